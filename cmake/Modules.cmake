@@ -1,0 +1,33 @@
+# A module is a target that sees its own headers and those of the modules it
+# names in DEPS, and no others: an include against the direction of the
+# dependencies does not compile.
+#
+#   tensorion_module(<target> HEADERS <path>... SOURCES <path>... [DEPS <target>...])
+#
+# Paths are relative to the repository's root, and so are the includes:
+# #include "tensorion/unfolding.h".
+function(tensorion_module target)
+  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS" ${ARGN})
+  set(view ${CMAKE_BINARY_DIR}/include/${target})
+  foreach(header ${arg_HEADERS})
+    get_filename_component(folder ${view}/${header} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${header} ${view}/${header} SYMBOLIC)
+  endforeach()
+  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/)
+  add_library(${target} OBJECT ${arg_SOURCES})
+  target_include_directories(${target} PUBLIC ${view})
+  target_link_libraries(${target} PUBLIC ${arg_DEPS} torch)
+  tensorion_precompile(${target})
+endfunction()
+
+# The precompiled headers: ATen costs ten seconds a file without them.
+function(tensorion_precompile target)
+  if(NOT TARGET tensorion_pch)
+    file(WRITE ${CMAKE_BINARY_DIR}/pch.cpp "")
+    add_library(tensorion_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
+    target_link_libraries(tensorion_pch PUBLIC torch)
+    target_precompile_headers(tensorion_pch PRIVATE <ATen/ATen.h> <torch/optim.h>)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM tensorion_pch)
+endfunction()

@@ -1,0 +1,16 @@
+# Finds the libtorch that the active Python's torch package ships, unless
+# CMAKE_PREFIX_PATH or Torch_DIR already names one.
+if(NOT Torch_DIR)
+  find_package(Python3 COMPONENTS Interpreter QUIET)
+  if(Python3_FOUND)
+    execute_process(
+      COMMAND ${Python3_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path)"
+      OUTPUT_VARIABLE tensorion_torch_prefix
+      OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+    list(APPEND CMAKE_PREFIX_PATH ${tensorion_torch_prefix})
+  endif()
+endif()
+# Torch's own config warns about optional CUDA-era libraries that nothing here needs.
+find_package(Torch REQUIRED CONFIG)
+get_filename_component(TENSORION_TORCH_LIBRARY_DIR ${TORCH_LIBRARY} DIRECTORY)
+message(STATUS "Tensorion: torch ${Torch_VERSION} in ${TENSORION_TORCH_LIBRARY_DIR}")

@@ -1,0 +1,131 @@
+#include "tensorion/unfolding.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace tensorion {
+namespace {
+
+// The modes that count, ascending.
+Modes effective_modes(at::IntArrayRef shape) {
+  Modes modes;
+  for (int64_t mode = 0; mode < static_cast<int64_t>(shape.size()); ++mode) {
+    if (shape[mode] != 1) modes.push_back(mode);
+  }
+  TORCH_CHECK_VALUE(static_cast<int64_t>(modes.size()) <= kMaxOrder,
+                    "[tensorion.unfoldings] at most ", kMaxOrder,
+                    " modes of size other than 1 are supported, got ", modes.size(),
+                    " in shape ", shape);
+  return modes;
+}
+
+// Calls visit(modes) for every canonical set, in the order of enumeration.
+template <typename Visit>
+void for_each_unfolding(at::IntArrayRef shape, Visit visit) {
+  const Modes effective = effective_modes(shape);
+  const auto d = static_cast<int64_t>(effective.size());
+  for (int64_t count = 1; 2 * count <= d; ++count) {
+    // Combinations of `count` positions out of d in lexicographic order.
+    std::vector<int64_t> chosen(count);
+    for (int64_t i = 0; i < count; ++i) chosen[i] = i;
+    while (true) {
+      // Of two complementary halves, the one with the lowest mode comes first.
+      if (2 * count == d && chosen[0] != 0) break;
+      Modes modes(count);
+      for (int64_t i = 0; i < count; ++i) modes[i] = effective[chosen[i]];
+      visit(std::move(modes));
+      int64_t i = count - 1;
+      while (i >= 0 && chosen[i] == d - count + i) --i;
+      if (i < 0) break;
+      ++chosen[i];
+      for (int64_t j = i + 1; j < count; ++j) chosen[j] = chosen[j - 1] + 1;
+    }
+  }
+}
+
+}  // namespace
+
+int64_t effective_order(at::IntArrayRef shape) {
+  return std::count_if(shape.begin(), shape.end(), [](int64_t size) { return size != 1; });
+}
+
+Unfolding::Unfolding(at::IntArrayRef shape, at::IntArrayRef modes)
+    : shape_(shape.vec()), modes_(modes.vec()) {
+  const auto d = static_cast<int64_t>(shape_.size());
+  for (const int64_t size : shape_) {
+    TORCH_CHECK_VALUE(size >= 0, "[tensorion.unfold] sizes must not be negative, got shape ", shape);
+  }
+  std::sort(modes_.begin(), modes_.end());
+  for (const int64_t mode : modes_) {
+    TORCH_CHECK_VALUE(mode >= 0 && mode < d, "[tensorion.unfold] mode must be in [0, ", d, "), got ",
+                      mode, " for shape ", shape);
+  }
+  TORCH_CHECK_VALUE(std::adjacent_find(modes_.begin(), modes_.end()) == modes_.end(),
+                    "[tensorion.unfold] modes must be distinct, got ", modes);
+  TORCH_CHECK_VALUE(!modes_.empty(), "[tensorion.unfold] at least one mode is needed for the rows, got none");
+  TORCH_CHECK_VALUE(static_cast<int64_t>(modes_.size()) < std::max<int64_t>(d, 2),
+                    "[tensorion.unfold] at least one mode must be left for the columns, got all ", d,
+                    " modes of shape ", shape);
+  permutation_ = modes_;
+  for (int64_t mode = 0; mode < d; ++mode) {
+    const bool is_row = std::binary_search(modes_.begin(), modes_.end(), mode);
+    if (!is_row) permutation_.push_back(mode);
+    (is_row ? rows_ : cols_) *= shape_[mode];
+  }
+}
+
+at::Tensor Unfolding::unfold(const at::Tensor& x) const {
+  TORCH_CHECK_VALUE(x.sizes() == at::IntArrayRef(shape_),
+                    "[tensorion.unfold] expected a tensor of shape ", at::IntArrayRef(shape_), ", got ",
+                    x.sizes());
+  return x.permute(permutation_).reshape({rows_, cols_});
+}
+
+at::Tensor Unfolding::fold(const at::Tensor& matrix) const {
+  TORCH_CHECK_VALUE(matrix.dim() == 2 && matrix.size(0) == rows_ && matrix.size(1) == cols_,
+                    "[tensorion.fold] modes ", at::IntArrayRef(modes_), " of shape ",
+                    at::IntArrayRef(shape_), " unfold to a matrix of shape [", rows_, ", ", cols_,
+                    "], got ", matrix.sizes());
+  std::vector<int64_t> permuted_shape(permutation_.size());
+  std::vector<int64_t> inverse(permutation_.size());
+  for (size_t i = 0; i < permutation_.size(); ++i) {
+    permuted_shape[i] = shape_[permutation_[i]];
+    inverse[permutation_[i]] = static_cast<int64_t>(i);
+  }
+  return matrix.reshape(permuted_shape).permute(inverse);
+}
+
+std::vector<Modes> unfoldings(at::IntArrayRef shape) {
+  std::vector<Modes> all;
+  for_each_unfolding(shape, [&](Modes modes) { all.push_back(std::move(modes)); });
+  return all;
+}
+
+Modes balanced_unfolding(at::IntArrayRef shape) {
+  TORCH_CHECK_VALUE(effective_order(shape) >= 2,
+                    "[tensorion.balanced_unfolding] at least two modes of size other than 1 are "
+                    "needed, got shape ",
+                    shape);
+  Modes best;
+  int64_t best_side = -1;
+  for_each_unfolding(shape, [&](Modes modes) {
+    const Unfolding unfolding(shape, modes);
+    const int64_t side = std::min(unfolding.rows(), unfolding.cols());
+    if (side > best_side) {
+      best_side = side;
+      best = std::move(modes);
+    }
+  });
+  return best;
+}
+
+at::Tensor unfold(const at::Tensor& x, at::IntArrayRef modes) {
+  return Unfolding(x.sizes(), modes).unfold(x);
+}
+
+at::Tensor fold(const at::Tensor& matrix, at::IntArrayRef modes, at::IntArrayRef shape) {
+  return Unfolding(shape, modes).fold(matrix);
+}
+
+}  // namespace tensorion

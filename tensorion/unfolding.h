@@ -1,0 +1,64 @@
+// Unfoldings: a tensor seen as a matrix.
+//
+// The tau-unfolding of a tensor x puts the modes in tau into the rows and the
+// others into the columns, both in ascending order and row-major:
+//   unfold(x, tau)[j_tau, j_rest] = x[j_0, ..., j_{d-1}].
+// tau and its complement give transposes of each other, hence one unfolding.
+// Modes are 0-based; modes of size 1 do not count (the effective order).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace tensorion {
+
+using Modes = std::vector<int64_t>;
+
+// Beyond this effective order enumerating 2^(d-1) - 1 unfoldings is refused.
+inline constexpr int64_t kMaxOrder = 24;
+
+// The number of modes whose size is not 1.
+int64_t effective_order(at::IntArrayRef shape);
+
+// One unfolding of tensors of one shape.
+class Unfolding {
+ public:
+  // `modes` become the rows, in ascending order whatever order they come in.
+  // They must be distinct, in range, and neither none nor all of the modes
+  // (but a vector has the unfolding {0}: itself as a column).
+  Unfolding(at::IntArrayRef shape, at::IntArrayRef modes);
+
+  const Modes& modes() const { return modes_; }
+  const std::vector<int64_t>& shape() const { return shape_; }
+  int64_t rows() const { return rows_; }
+  int64_t cols() const { return cols_; }
+
+  // rows x cols. A view of x wherever its strides allow one, else a copy.
+  at::Tensor unfold(const at::Tensor& x) const;
+
+  // The inverse of unfold, of shape `shape()`; a view where strides allow.
+  at::Tensor fold(const at::Tensor& matrix) const;
+
+ private:
+  std::vector<int64_t> shape_;
+  Modes modes_;
+  std::vector<int64_t> permutation_;  // the row modes, then the column modes
+  int64_t rows_ = 1;
+  int64_t cols_ = 1;
+};
+
+// All 2^(d-1) - 1 unfoldings of a shape of effective order d, each by its
+// canonical set: the side with fewer modes, on equal count the one that holds
+// the lowest mode. By number of modes, then lexicographic.
+std::vector<Modes> unfoldings(at::IntArrayRef shape);
+
+// The unfolding with the largest min(rows, cols), the first in the order of
+// `unfoldings` among equals: the paper's tau^opt. Needs effective order >= 2.
+Modes balanced_unfolding(at::IntArrayRef shape);
+
+at::Tensor unfold(const at::Tensor& x, at::IntArrayRef modes);
+at::Tensor fold(const at::Tensor& matrix, at::IntArrayRef modes, at::IntArrayRef shape);
+
+}  // namespace tensorion
