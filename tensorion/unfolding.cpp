@@ -75,6 +75,15 @@ Unfolding::Unfolding(at::IntArrayRef shape, at::IntArrayRef modes)
   }
 }
 
+Modes Unfolding::canonical() const {
+  Modes rows, cols;
+  for (const int64_t mode : effective_modes(shape_)) {
+    (std::binary_search(modes_.begin(), modes_.end(), mode) ? rows : cols).push_back(mode);
+  }
+  const bool rows_first = rows.size() != cols.size() ? rows.size() < cols.size() : rows < cols;
+  return rows_first ? rows : cols;
+}
+
 at::Tensor Unfolding::unfold(const at::Tensor& x) const {
   TORCH_CHECK_VALUE(x.sizes() == at::IntArrayRef(shape_),
                     "[tensorion.unfold] expected a tensor of shape ", at::IntArrayRef(shape_), ", got ",

@@ -1,0 +1,22 @@
+// Newton-Schulz coefficients: one step is X <- a X + (b R + c R^2) X with R = X X^T.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tensorion {
+
+using Coefficients = std::vector<std::array<double, 3>>;
+
+// A published set: "muon", "polar_express" or "cans".
+Coefficients named_coefficients(const std::string& name);
+
+// `steps` rows: those of `rows` in order, the last one repeated where steps exceed them.
+Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps);
+
+// The largest value that the scheduled polynomials reach on [0, 1]: a bound of the result's spectral norm.
+double largest_value(const Coefficients& schedule);
+
+}  // namespace tensorion

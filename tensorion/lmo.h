@@ -1,0 +1,52 @@
+// The linear minimization oracle of the relaxed spectral norm, with its certificate:
+//   argmax <M, X> over ||X||_Sigma <= 1,
+// whose optimum is the dual norm max over tau of ||M_(tau)||_*, attained by folding the polar factor of the
+// unfolding with the largest nuclear norm.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "tensorion/polar.h"
+#include "tensorion/unfolding.h"
+
+namespace tensorion {
+
+// Which unfolding to solve on: "balanced" (by shape, the paper's offline choice), "online" (the one with the
+// largest nuclear norm, found anew each time), or a fixed set of modes.
+class UnfoldingStrategy {
+ public:
+  UnfoldingStrategy(const std::string& name);  // NOLINT(google-explicit-constructor)
+  UnfoldingStrategy(const char* name) : UnfoldingStrategy(std::string(name)) {}
+  UnfoldingStrategy(Modes modes) : modes_(std::move(modes)) {}  // NOLINT(google-explicit-constructor)
+
+  bool is_online() const { return online_; }
+
+  // The unfolding of tensors of this shape, by a rule that does not look at values: not for "online".
+  // Vectors are their own n x 1 unfolding.
+  Unfolding choose(at::IntArrayRef shape) const;
+
+  // "balanced", "online" or "(0, 2)".
+  std::string str() const;
+  bool operator==(const UnfoldingStrategy&) const = default;
+
+ private:
+  bool online_ = false;
+  std::optional<Modes> modes_;
+};
+
+struct LmoResult {
+  at::Tensor x;
+  Modes modes;         // the unfolding that was solved
+  double value = 0;    // <M, x>, less where the method may exceed the unit ball
+  double upper = 0;    // value <= optimum <= upper, up to rounding
+  int64_t solved = 0;  // unfoldings on which a nuclear norm had to be computed
+};
+
+// `unfolding` "online" gives the set and value of a brute-force search over all unfoldings (up to exact ties, where
+// the first in the order of enumeration wins) but solves only those that bounds cannot rule out.
+LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online", const PolarOptions& polar = {});
+
+}  // namespace tensorion

@@ -1,0 +1,163 @@
+#include "tensorion/polar.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "tensorion/newton_schulz.h"
+
+namespace tensorion {
+namespace {
+
+constexpr int kMaxPasses = 4;
+
+void check_input(const at::Tensor& a) {
+  TORCH_CHECK_TYPE(at::isFloatingType(a.scalar_type()), "[tensorion.polar] expected a real floating-point tensor, got ",
+                   a.scalar_type());
+  TORCH_CHECK_VALUE(a.dim() >= 2, "[tensorion.polar] expected (..., m, n), got shape ", a.sizes());
+}
+
+at::ScalarType compute_type(const at::Tensor& a) { return a.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+
+// max |a|, which must be finite.
+double largest_entry(const at::Tensor& a) {
+  const auto [low, high] = at::aminmax(a);
+  const double largest = std::max(-low.item<double>(), high.item<double>());
+  TORCH_CHECK_VALUE(std::isfinite(largest), "[tensorion.polar] expected a finite matrix, got one that contains ",
+                    std::isnan(largest) ? "nan" : "inf");
+  return largest;
+}
+
+// a * 2^exponent, in two factors since one may leave the range of the dtype.
+at::Tensor scaled(const at::Tensor& a, int exponent) {
+  return (a * std::ldexp(1.0, exponent / 2)).mul_(std::ldexp(1.0, exponent - exponent / 2));
+}
+
+double inner_product(const at::Tensor& a, const at::Tensor& b) {
+  return at::dot(a.reshape(-1), b.reshape(-1)).item<double>();
+}
+
+// U V^T of the compact SVD: directions whose singular value is rounding noise are left out.
+PolarFactor svd_factor(const at::Tensor& a) {
+  const auto work = a.to(compute_type(a));
+  const double largest = largest_entry(work);
+  if (largest == 0) return {at::zeros_like(a), 0, {}};
+  const int exponent = std::ilogb(largest);
+  const auto [u, s, vh] = at::linalg_svd(scaled(work, -exponent), /*full_matrices=*/false);
+  const double epsilon = work.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7;
+  const double side = static_cast<double>(std::max(a.size(0), a.size(1)));
+  const auto kept = (s > s[0] * (side * epsilon)).to(s.scalar_type());
+  const double value = std::ldexp(s.sum(at::kDouble).item<double>(), exponent);
+  const double slack = value * epsilon * std::sqrt(side);
+  return {at::mm(u * kept, vh).to(a.scalar_type()), value, {value - slack, value + slack}};
+}
+
+at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options) {
+  const auto schedule = coefficient_schedule(options.ns_coefficients, options.ns_steps);
+  const bool tall = a.size(-2) > a.size(-1);
+  const auto work = (tall ? a.mT() : a).to(a.is_cpu() ? compute_type(a) : at::kBFloat16);
+  const auto x = newton_schulz(work, schedule).to(a.scalar_type());
+  return tall ? x.mT() : x;
+}
+
+std::string resolved(const std::string& method, const at::Tensor& a) {
+  if (method != "auto") return method;
+  return a.is_cpu() ? "halley" : "newton_schulz";
+}
+
+// One matrix by a method other than newton_schulz.
+PolarFactor single_factor(const at::Tensor& a, const std::string& method) {
+  return method == "svd" ? svd_factor(a) : NuclearEstimate(a).factor();
+}
+
+}  // namespace
+
+void PolarOptions::check() const {
+  TORCH_CHECK_VALUE(method == "auto" || method == "halley" || method == "newton_schulz" || method == "svd",
+                    "[tensorion.polar] method must be 'auto', 'halley', 'newton_schulz' or 'svd', got '", method, "'");
+  coefficient_schedule(ns_coefficients, ns_steps);
+}
+
+NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
+  check_input(a);
+  TORCH_CHECK_VALUE(a.dim() == 2, "[tensorion.polar] expected one matrix, got shape ", a.sizes());
+  if (a.numel() == 0) return;
+  auto work = (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a));
+  const double largest = largest_entry(work);
+  if (largest == 0) return;
+  // By a power of two, so that scaling rounds nothing.
+  exponent_ = std::ilogb(largest);
+  const bool moderate = std::abs(exponent_) <= 24;
+  if (moderate) exponent_ = 0;
+  a_ = moderate ? work.contiguous() : scaled(work.contiguous(), -exponent_);
+  pass_ = ZolotarevPass::solve(a_, ZolotarevPass::Accuracy::coarse, std::ldexp(bar, -exponent_));
+  const auto bounds = pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear;
+  bounds_ = {std::ldexp(bounds.lower, exponent_), std::ldexp(bounds.upper, exponent_)};
+}
+
+PolarFactor NuclearEstimate::factor() const {
+  if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
+  if (!pass_) return svd_factor(input_);
+  if (!pass_->complete()) return NuclearEstimate(input_).factor();
+  auto x = pass_->apply(a_);
+  double value = inner_product(a_, x);
+  double upper = std::ldexp(bounds_.upper, -exponent_);
+  double resolution = pass_->resolution();
+  double floor = pass_->floor();
+  // Each further pass starts from X, whose small singular values have been lifted by a factor of a thousand.
+  for (int passes = 1; value < kPolarQuality * upper; ++passes) {
+    const auto next = passes < kMaxPasses ? ZolotarevPass::solve(x, ZolotarevPass::Accuracy::fine) : std::nullopt;
+    if (!next) return svd_factor(input_);
+    x = next->apply(x);
+    value = inner_product(a_, x);
+    resolution *= next->resolution() / floor;
+    floor = next->floor();
+    // Singular values above the resolution are in [floor, 1]; below it sigma (1 - f) <= resolution / floor f (1 - f),
+    // and f (1 - f) <= (1 - f^2) / 2.
+    const double unresolved = std::max(0.0, x.size(0) - std::pow(at::linalg_vector_norm(x).item<double>(), 2));
+    upper = std::min(upper, (value + resolution * unresolved / 2) / floor);
+  }
+  if (input_.size(0) > input_.size(1)) x = x.mT();
+  return {x.to(input_.scalar_type()),
+          std::ldexp(value, exponent_),
+          {std::max(bounds_.lower, std::ldexp(value, exponent_)), std::ldexp(upper, exponent_)}};
+}
+
+PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
+  check_input(a);
+  options.check();
+  TORCH_CHECK_VALUE(a.dim() == 2, "[tensorion.polar] expected one matrix, got shape ", a.sizes());
+  if (a.numel() == 0) return {at::zeros_like(a), 0, {}};
+  const auto method = resolved(options.method, a);
+  if (method != "newton_schulz") return single_factor(a.detach(), method);
+  const NuclearEstimate estimate(a.detach());
+  auto x = newton_schulz_factor(a.detach(), options);
+  const double norm = largest_value(coefficient_schedule(options.ns_coefficients, options.ns_steps));
+  const double value = inner_product(a.to(at::kDouble), x.to(at::kDouble)) / std::max(1.0, norm);
+  return {x, value, estimate.bounds()};
+}
+
+at::Tensor polar(const at::Tensor& a, const PolarOptions& options) {
+  check_input(a);
+  options.check();
+  const auto input = a.detach();
+  if (a.numel() == 0) return at::zeros_like(input);
+  const auto method = resolved(options.method, a);
+  if (method == "newton_schulz") {
+    if (a.is_cpu()) largest_entry(input);
+    return newton_schulz_factor(input, options);
+  }
+  if (a.dim() == 2) return single_factor(input, method).x;
+  const auto matrices = input.reshape({-1, a.size(-2), a.size(-1)});
+  auto out = at::empty_like(matrices, at::MemoryFormat::Contiguous);
+  const auto solve = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) out[i].copy_(single_factor(matrices[i], method).x);
+  };
+  // Small matrices side by side, large ones one after the other on all threads.
+  const int64_t side = std::min(a.size(-2), a.size(-1));
+  at::parallel_for(0, matrices.size(0), side < 256 ? 1 : matrices.size(0), solve);
+  return out.reshape(a.sizes());
+}
+
+}  // namespace tensorion

@@ -1,0 +1,176 @@
+#include "tensorion/lmo.h"
+
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using testing::expect_close;
+using testing::expect_error;
+using testing::gaussian;
+using testing::power_law;
+
+PolarOptions method(const std::string& name) {
+  PolarOptions options;
+  options.method = name;
+  return options;
+}
+
+// Every unfolding's nuclear norm by SVD in double, in the order of enumeration.
+std::vector<double> nuclear_norms(const at::Tensor& x) {
+  std::vector<double> norms;
+  for (const auto& modes : unfoldings(x.sizes())) {
+    norms.push_back(at::linalg_svdvals(unfold(x.to(at::kDouble), modes)).sum().item<double>());
+  }
+  return norms;
+}
+
+// A tensor whose modes have decaying directions, as momenta have.
+at::Tensor decaying(at::IntArrayRef shape, uint64_t seed, double exponent) {
+  auto x = gaussian(shape, seed, at::kDouble);
+  for (int64_t mode = 0; mode < x.dim(); ++mode) {
+    std::vector<int64_t> sizes(x.dim(), 1);
+    sizes[mode] = x.size(mode);
+    x = x * power_law(x.size(mode), exponent).reshape(sizes);
+    const auto mix = gaussian({x.size(mode), x.size(mode)}, seed + mode + 1, at::kDouble);
+    x = at::tensordot(x, mix, {mode}, {0}).movedim(-1, mode);
+  }
+  return x.to(at::kFloat).contiguous();
+}
+
+TEST(Lmo, OnlineIsBruteForce) {
+  std::mt19937_64 random(1);
+  int64_t solved = 0, all = 0;
+  for (int trial = 0; trial < 60; ++trial) {
+    std::vector<int64_t> shape(2 + trial % 4);
+    for (auto& size : shape) size = 1 + random() % 6;
+    if (effective_order(shape) < 2) continue;
+    const auto x = trial % 2 ? gaussian(shape, trial) : decaying(shape, trial, 1.0);
+    const auto norms = nuclear_norms(x);
+    const auto best = std::max_element(norms.begin(), norms.end());
+    const auto result = lmo(x);
+    const auto sets = unfoldings(shape);
+    const auto found = std::find(sets.begin(), sets.end(), result.modes) - sets.begin();
+    EXPECT_GE(norms[found], *best * (1 - 1e-6)) << at::IntArrayRef(shape);
+    EXPECT_LE(result.value, *best * (1 + 1e-5));
+    EXPECT_GE(result.value, *best * 0.97);
+    EXPECT_GE(result.upper, *best * (1 - 1e-5));
+    EXPECT_LE(result.upper, *best * 1.03);
+    solved += result.solved;
+    all += static_cast<int64_t>(norms.size());
+  }
+  EXPECT_LT(solved, all / 2) << "bounds should rule out most unfoldings";
+}
+
+TEST(Lmo, OnlineOnKernelsSolvesFewUnfoldings) {
+  const auto kernel = decaying({32, 24, 3, 3}, 3, 0.7);
+  const auto norms = nuclear_norms(kernel);
+  const auto result = lmo(kernel);
+  const auto sets = unfoldings(kernel.sizes());
+  EXPECT_EQ(result.modes, sets[std::max_element(norms.begin(), norms.end()) - norms.begin()]);
+  EXPECT_LE(result.solved, 4);
+}
+
+TEST(Lmo, AnswerAttainsItsValueOnItsUnfolding) {
+  const auto x = decaying({8, 6, 3, 3}, 4, 0.5);
+  for (const auto& strategy : {UnfoldingStrategy("balanced"), UnfoldingStrategy("online"), UnfoldingStrategy(Modes{1}),
+                               UnfoldingStrategy(Modes{1, 3})}) {
+    for (const auto* name : {"halley", "svd", "newton_schulz"}) {
+      const auto result = lmo(x, strategy, method(name));
+      ASSERT_EQ(result.x.sizes(), x.sizes());
+      const double attained = (x * result.x).sum(at::kDouble).item<double>();
+      const double norm = at::linalg_svdvals(unfold(result.x, result.modes)).max().item<double>();
+      EXPECT_LE(norm, std::string(name) == "newton_schulz" ? 1.21 : 1.01) << name;
+      EXPECT_NEAR(result.value, attained, 0.21 * attained) << name;
+      EXPECT_LE(result.value, attained * (1 + 1e-5)) << name;
+      const auto norms = nuclear_norms(x);
+      EXPECT_GE(result.upper, *std::max_element(norms.begin(), norms.end()) * (1 - 1e-5)) << name;
+    }
+  }
+}
+
+TEST(Lmo, SvdIsThePolarFactorOfTheChosenUnfolding) {
+  const auto x = gaussian({4, 5, 6}, 5, at::kDouble);
+  for (const auto& modes : unfoldings(x.sizes())) {
+    const auto [u, s, vh] = at::linalg_svd(unfold(x, modes), false);
+    const auto result = lmo(x, modes, method("svd"));
+    EXPECT_EQ(result.modes, modes);
+    EXPECT_NEAR(result.value, s.sum().item<double>(), 1e-12 * result.value);
+    expect_close(result.x, fold(at::matmul(u, vh), modes, x.sizes()), 1e-12);
+  }
+}
+
+TEST(Lmo, MatricesWithSingletonModesAreMatrices) {
+  const auto matrix = gaussian({7, 9}, 6);
+  const auto expected = lmo(matrix, "balanced");
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{1, 7, 9}, {7, 1, 9}, {7, 9, 1}, {1, 7, 1, 9, 1}}) {
+    for (const auto* strategy : {"balanced", "online"}) {
+      const auto result = lmo(matrix.reshape(shape), strategy);
+      expect_close(result.x.reshape({7, 9}), expected.x, 1e-6, strategy);
+      EXPECT_NEAR(result.value, expected.value, 1e-5 * expected.value);
+    }
+  }
+}
+
+TEST(Lmo, VectorsAreNormalized) {
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{12}, {1, 12}, {12, 1, 1}, {1, 1}}) {
+    const auto x = gaussian(shape, 7);
+    for (const auto* strategy : {"balanced", "online"}) {
+      const auto result = lmo(x, strategy);
+      expect_close(result.x, x / x.norm(), 1e-5);
+      EXPECT_NEAR(result.value, x.norm().item<double>(), 1e-5);
+    }
+  }
+}
+
+TEST(Lmo, ExactTiesTakeTheFirst) {
+  // Symmetric under exchange of modes: every single mode has the same nuclear norm.
+  auto x = at::zeros({3, 3, 3});
+  for (int64_t i = 0; i < 3; ++i) x[i][i][i] = 1;
+  EXPECT_EQ(lmo(x).modes, (Modes{0}));
+}
+
+TEST(Lmo, ZeroAndEmpty) {
+  for (const auto* strategy : {"balanced", "online"}) {
+    const auto zero = lmo(at::zeros({2, 3, 4}), strategy);
+    EXPECT_TRUE(at::equal(zero.x, at::zeros({2, 3, 4})));
+    EXPECT_EQ(zero.value, 0);
+    EXPECT_EQ(zero.upper, 0);
+    EXPECT_EQ(lmo(at::zeros({2, 0, 4}), strategy).x.sizes(), at::IntArrayRef({2, 0, 4}));
+  }
+}
+
+TEST(Lmo, ScaleMovesOnlyTheValue) {
+  const auto x = decaying({6, 5, 4}, 8, 1.0);
+  const auto expected = lmo(x);
+  for (const double scale : {1e-28, 1e-5, 1e28}) {
+    const auto result = lmo(x * scale);
+    EXPECT_EQ(result.modes, expected.modes);
+    expect_close(result.x, expected.x, 1e-5);
+    EXPECT_NEAR(result.value / scale, expected.value, 1e-5 * expected.value);
+  }
+}
+
+TEST(Lmo, BadInputIsNamed) {
+  const auto x = gaussian({2, 3, 4}, 9);
+  expect_error<c10::ValueError>([&] { lmo(x, "best"); }, "unfolding must be 'balanced', 'online' or a set of modes, got 'best'");
+  expect_error<c10::ValueError>([&] { lmo(x, Modes{3}); }, "mode must be in [0, 3), got 3");
+  expect_error<c10::ValueError>([&] { lmo(x, "balanced", method("qr")); }, "got 'qr'");
+  expect_error<c10::ValueError>([&] { lmo(at::scalar_tensor(2.0)); }, "got a scalar");
+  expect_error<c10::TypeError>([&] { lmo(x.to(at::kInt)); }, "got Int");
+  auto broken = x.clone();
+  broken[0][0][0] = std::nan("");
+  for (const auto* strategy : {"balanced", "online"}) {
+    expect_error<c10::ValueError>([&] { lmo(broken, strategy); }, "finite");
+  }
+}
+
+TEST(Lmo, StrategyReadsBack) {
+  EXPECT_EQ(UnfoldingStrategy("balanced").str(), "balanced");
+  EXPECT_EQ(UnfoldingStrategy("online").str(), "online");
+  EXPECT_EQ(UnfoldingStrategy(Modes{0}).str(), "(0,)");
+  EXPECT_EQ(UnfoldingStrategy(Modes{0, 2}).str(), "(0, 2)");
+}
+
+}  // namespace
+}  // namespace tensorion

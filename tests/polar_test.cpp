@@ -1,0 +1,314 @@
+#include "tensorion/polar.h"
+
+#include <limits>
+
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using testing::expect_close;
+using testing::expect_error;
+using testing::gaussian;
+using testing::power_law;
+using testing::with_spectrum;
+
+PolarOptions method(const std::string& name) {
+  PolarOptions options;
+  options.method = name;
+  return options;
+}
+
+double spectral_norm(const at::Tensor& x) { return at::linalg_svdvals(x).max().item<double>(); }
+
+// U V^T in double.
+at::Tensor exact(const at::Tensor& a) {
+  const auto [u, s, vh] = at::linalg_svd(a.to(at::kDouble), false);
+  return at::matmul(u, vh);
+}
+
+struct Quality {
+  double q;
+  double norm;
+};
+
+Quality quality(const at::Tensor& a, const at::Tensor& x, double nuclear) {
+  const double norm = spectral_norm(x.to(at::kFloat));
+  return {(a.to(at::kDouble) * x.to(at::kDouble)).sum().item<double>() / (norm * nuclear), norm};
+}
+
+Quality quality(const at::Tensor& a, const at::Tensor& x) {
+  return quality(a, x, at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>());
+}
+
+TEST(Polar, DefaultReachesItsQualityOnGaussians) {
+  const std::vector<std::pair<int64_t, int64_t>> shapes{{1, 1},   {1, 9},    {2, 2},     {3, 7},    {16, 16},  {16, 4096},
+                                                        {64, 27}, {64, 576}, {200, 200}, {257, 300}, {511, 129}};
+  for (const auto& [m, n] : shapes) {
+    const auto a = gaussian({m, n}, 10 * m + n);
+    const auto [q, norm] = quality(a, polar(a));
+    EXPECT_GE(q, 0.97) << m << " x " << n;
+    EXPECT_LE(norm, 1.02) << m << " x " << n;
+  }
+}
+
+TEST(Polar, DefaultReachesItsQualityOnPowerLaws) {
+  for (const double exponent : {0.5, 1.0, 2.0}) {
+    for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{5, 5}, {48, 48}, {100, 700}, {400, 400}, {700, 300}}) {
+      const auto spectrum = power_law(std::min(m, n), exponent);
+      const auto a = with_spectrum(spectrum, m, n, m);
+      const auto [q, norm] = quality(a, polar(a), spectrum.sum().item<double>());
+      EXPECT_GE(q, 0.97) << m << " x " << n << " exponent " << exponent;
+      EXPECT_LE(norm, 1.02) << m << " x " << n << " exponent " << exponent;
+    }
+  }
+}
+
+TEST(Polar, DefaultReachesItsQualityAtFullSize) {
+  constexpr int64_t m = 1536;
+  const auto gaussian_matrix = gaussian({m, m}, 1);
+  const auto nuclear = at::linalg_svdvals(gaussian_matrix).sum().item<double>();
+  const auto [q, norm] = quality(gaussian_matrix, polar(gaussian_matrix), nuclear);
+  EXPECT_GE(q, 0.97);
+  EXPECT_LE(norm, 1.02);
+  for (const double exponent : {1.0, 2.0}) {
+    const auto spectrum = power_law(m, exponent);
+    // Random orthonormal factors by Householder reflections: two QR factorizations of this size are slow.
+    auto a = at::diag(spectrum);
+    for (int i = 0; i < 4; ++i) {
+      const auto u = gaussian({m, 1}, 20 + i, at::kDouble);
+      a = (a - at::matmul(u, at::matmul(u.mT(), a)) * (2 / u.square().sum())).mT();
+    }
+    const auto [power_q, power_norm] = quality(a.to(at::kFloat), polar(a.to(at::kFloat)), spectrum.sum().item<double>());
+    EXPECT_GE(power_q, 0.97) << exponent;
+    EXPECT_LE(power_norm, 1.02) << exponent;
+  }
+}
+
+// Spectra like those of momenta met in training: largest over median 10 to 80, median over smallest 4 to 2000.
+TEST(Polar, DefaultReachesItsQualityOnTrainingSpectra) {
+  for (const auto& [top, bottom] : std::vector<std::pair<double, double>>{{10, 4}, {80, 2000}, {80, 4}, {30, 100}}) {
+    const auto x = at::linspace(0, 1, 192, testing::options(at::kDouble));
+    const auto upper_half = at::pow(top, 1 - (2 * x).pow(0.3));
+    const auto lower_half = at::pow(bottom, -(2 * x - 1).clamp_min(0).pow(3));
+    const auto spectrum = at::where(x < 0.5, upper_half, lower_half);
+    const auto a = with_spectrum(spectrum, 192, 192, 5);
+    const auto factor = certified_polar(a);
+    const auto [q, norm] = quality(a, factor.x, spectrum.sum().item<double>());
+    EXPECT_GE(q, 0.975);
+    EXPECT_LE(norm, 1.01);
+    EXPECT_GE(factor.value, 0.97 * factor.nuclear.upper);
+  }
+}
+
+TEST(Polar, CertificateHolds) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const auto* name : {"halley", "svd", "newton_schulz"}) {
+      for (const double exponent : {0.0, 0.5, 1.0, 2.0, 4.0}) {
+        const auto spectrum = power_law(80, exponent);
+        const auto a = with_spectrum(spectrum, 80, 130, 3, dtype);
+        const auto factor = certified_polar(a, method(name));
+        const double truth = spectrum.sum().item<double>();
+        const double slack = 1e-5 * truth;
+        EXPECT_LE(factor.value, truth + slack) << name << " " << exponent;
+        EXPECT_LE(factor.nuclear.lower, truth + slack) << name << " " << exponent;
+        EXPECT_GE(factor.nuclear.upper, truth - slack) << name << " " << exponent;
+        const double attained = (a.to(at::kDouble) * factor.x.to(at::kDouble)).sum().item<double>() /
+                                std::max(1.0, spectral_norm(factor.x.to(at::kDouble)));
+        EXPECT_LE(factor.value, attained + 5e-3 * truth) << name << " " << exponent;
+      }
+    }
+  }
+}
+
+TEST(Polar, SvdIsExact) {
+  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 9}, {9, 4}, {40, 40}}) {
+    const auto a = gaussian({m, n}, m, at::kDouble);
+    expect_close(polar(a, method("svd")), exact(a), 1e-12);
+    expect_close(polar(a.to(at::kFloat), method("svd")), exact(a.to(at::kFloat)), 1e-4);
+  }
+}
+
+TEST(Polar, RankDeficientInputGetsNoInventedDirections) {
+  const auto spectrum = at::tensor({3.0, 1.0, 0.2}, at::kDouble);
+  const auto a = with_spectrum(spectrum, 40, 60, 7);
+  const auto expected = with_spectrum(at::ones({3}, at::kDouble), 40, 60, 7, at::kDouble);
+  expect_close(polar(a, method("svd")), expected, 1e-5);
+  const auto x = polar(a);
+  EXPECT_LE(spectral_norm(x), 1.02);
+  EXPECT_GE((a * x).sum().item<double>(), 0.97 * 4.2);
+}
+
+TEST(Polar, OrthogonalRepeatedAndRowInput) {
+  const auto q = std::get<0>(at::linalg_qr(gaussian({50, 50}, 8, at::kDouble))).to(at::kFloat);
+  expect_close(polar(q), q, 3e-4, "orthogonal");
+  expect_close(polar(q * 7), q, 3e-4, "multiple of an orthogonal matrix");
+  const auto two_values = with_spectrum(at::cat({at::ones({10}), at::full({10}, 0.01)}).to(at::kDouble), 20, 30, 9);
+  const auto [repeated_q, norm] = quality(two_values, polar(two_values));
+  EXPECT_GE(repeated_q, 0.97);
+  EXPECT_LE(norm, 1.02);
+  const auto row = gaussian({1, 33}, 10);
+  expect_close(polar(row), row / row.norm(), 1e-6, "1 x n");
+  expect_close(polar(row.mT()), (row / row.norm()).mT(), 1e-6, "n x 1");
+  EXPECT_NEAR(polar(at::full({1, 1}, -3.0)).item<float>(), -1, 1e-6);
+}
+
+TEST(Polar, ScaleDoesNotMatter) {
+  const auto a = gaussian({24, 40}, 11);
+  for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+    const auto expected = polar(a, method(name));
+    for (const double scale : {1e-30, 1e-12, 1e-3, 1e6, 1e30}) {
+      expect_close(polar(a * scale, method(name)), expected, 1e-5, name);
+    }
+    // A power of two changes no digit.
+    EXPECT_TRUE(at::equal(polar(a * std::ldexp(1.0, 80), method("halley")), polar(a * std::ldexp(1.0, -80), method("halley"))));
+  }
+  const auto denormal = at::full({3, 4}, 1e-42);
+  EXPECT_TRUE(at::isfinite(polar(denormal)).all().item<bool>());
+  EXPECT_NEAR(polar(denormal).norm().item<double>(), 1, 1e-3);
+  const auto mixed = at::tensor({1e30, 1e-30, 1e-30, 1e-30}).reshape({2, 2});
+  for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+    EXPECT_TRUE(at::isfinite(polar(mixed, method(name))).all().item<bool>()) << name;
+  }
+}
+
+TEST(Polar, ZeroGivesZeroAndEmptyGivesEmpty) {
+  for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+    EXPECT_TRUE(at::equal(polar(at::zeros({5, 7}), method(name)), at::zeros({5, 7}))) << name;
+    EXPECT_EQ(polar(at::zeros({0, 7}), method(name)).sizes(), at::IntArrayRef({0, 7})) << name;
+    EXPECT_EQ(polar(at::zeros({2, 5, 0}), method(name)).sizes(), at::IntArrayRef({2, 5, 0})) << name;
+  }
+}
+
+TEST(Polar, BatchesAreTheirSlices) {
+  auto batch = gaussian({2, 3, 20, 30}, 12);
+  batch[1][2].zero_();
+  for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+    const auto whole = polar(batch, method(name));
+    ASSERT_EQ(whole.sizes(), batch.sizes());
+    for (int64_t i = 0; i < 2; ++i) {
+      for (int64_t j = 0; j < 3; ++j) expect_close(whole[i][j], polar(batch[i][j], method(name)), 1e-5, name);
+    }
+  }
+}
+
+TEST(Polar, AnyLayoutAndTallIsTheTransposeOfWide) {
+  const auto a = gaussian({30, 50}, 13);
+  for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+    const auto expected = polar(a, method(name));
+    expect_close(polar(a.mT(), method(name)), expected.mT(), 1e-5, name);
+    expect_close(polar(a.mT().contiguous(), method(name)), expected.mT(), 1e-5, name);
+    const auto sliced = at::cat({a, a}, 1).slice(1, 50, 100);
+    expect_close(polar(sliced, method(name)), expected, 1e-5, name);
+  }
+  const auto before = a.clone();
+  polar(a);
+  EXPECT_TRUE(at::equal(a, before)) << "the input was changed";
+}
+
+TEST(Polar, HalfPrecisionIsComputedInFloat) {
+  for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+    const auto a = gaussian({40, 60}, 14).to(dtype);
+    for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+      const auto x = polar(a, method(name));
+      EXPECT_EQ(x.scalar_type(), dtype);
+      EXPECT_TRUE(at::equal(x, polar(a.to(at::kFloat), method(name)).to(dtype))) << name;
+    }
+  }
+}
+
+TEST(Polar, NewtonSchulzIsThePlainIteration) {
+  const auto plain = [](const at::Tensor& a, const Coefficients& rows, int64_t steps) {
+    auto x = a.to(at::kDouble);
+    if (x.size(0) > x.size(1)) x = x.mT();
+    x = x / x.norm();
+    for (int64_t i = 0; i < steps; ++i) {
+      const auto& [p, q, r] = rows[std::min<size_t>(i, rows.size() - 1)];
+      const auto s = at::matmul(x, x.mT());
+      x = p * x + at::matmul(q * s + r * at::matmul(s, s), x);
+    }
+    return a.size(0) > a.size(1) ? x.mT() : x;
+  };
+  const std::vector<Coefficients> sets{named_coefficients("muon"), named_coefficients("polar_express"),
+                                       named_coefficients("cans"), {{1.5, -0.5, 0}}, {{2, -1.5, 0.5}, {1.5, -0.5, 0}}};
+  for (const auto& rows : sets) {
+    for (const int64_t steps : {1, 2, 3, 5, 9}) {
+      for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{30, 30}, {25, 36}, {20, 80}, {10, 200}, {90, 20}}) {
+        auto options = method("newton_schulz");
+        options.ns_coefficients = rows;
+        options.ns_steps = steps;
+        const auto a = gaussian({m, n}, m, at::kDouble);
+        expect_close(polar(a, options), plain(a, rows, steps), 1e-9);
+        expect_close(polar(a.to(at::kFloat), options), plain(a.to(at::kFloat), rows, steps), 1e-3);
+      }
+    }
+  }
+}
+
+TEST(Polar, PublishedCoefficientsReachTheirPublishedRange) {
+  // Range of the singular values after five steps from [1e-3, 1] in exact arithmetic.
+  const auto range = [](const std::string& name) {
+    double low = 1e9, high = 0;
+    const auto rows = coefficient_schedule(named_coefficients(name), 5);
+    for (double start = 1e-3; start <= 1; start *= 1.0005) {
+      double x = start;
+      for (const auto& [a, b, c] : rows) x *= a + x * x * (b + c * x * x);
+      low = std::min(low, x);
+      high = std::max(high, x);
+    }
+    return std::pair{low, high};
+  };
+  EXPECT_NEAR(range("muon").first, 0.471, 2e-3);
+  EXPECT_NEAR(range("muon").second, 1.202, 2e-3);
+  EXPECT_NEAR(range("cans").first, 0.884, 2e-3);
+  EXPECT_NEAR(range("cans").second, 1.120, 2e-3);
+  EXPECT_GT(range("polar_express").first, 0.80);  // 0.876 without the safety factor
+  EXPECT_LT(range("polar_express").second, 1.20);
+  EXPECT_NEAR(largest_value(coefficient_schedule(named_coefficients("muon"), 5)), 1.2022, 1e-3);
+}
+
+TEST(Polar, FiniteInputNeverGivesNan) {
+  std::mt19937_64 random(15);
+  for (int trial = 0; trial < 300; ++trial) {
+    const int64_t m = 1 + random() % 12, n = 1 + random() % 12;
+    auto a = gaussian({m, n}, trial);
+    switch (trial % 6) {
+      case 0: a.mul_(at::pow(10.0, gaussian({m, n}, trial + 1).mul(12).clamp(-37, 37))); break;  // wild entries
+      case 1: a.fill_(std::numeric_limits<float>::max()); break;
+      case 2: a.fill_(std::numeric_limits<float>::denorm_min()); break;
+      case 3: a.slice(0, 1).zero_(); break;
+      case 4: a = at::matmul(a.narrow(1, 0, 1), a.narrow(0, 0, 1)) * 1e-20; break;
+      default: a.sign_(); break;
+    }
+    for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+      const auto x = polar(a, method(name));
+      ASSERT_TRUE(at::isfinite(x).all().item<bool>()) << name << " trial " << trial;
+      ASSERT_LE(spectral_norm(x), 1.25) << name << " trial " << trial;
+    }
+  }
+}
+
+TEST(Polar, BadInputIsNamed) {
+  const auto a = gaussian({4, 5}, 16);
+  expect_error<c10::TypeError>([&] { polar(a.to(at::kLong)); }, "expected a real floating-point tensor, got Long");
+  expect_error<c10::TypeError>([&] { polar(a.to(at::kComplexFloat)); }, "got ComplexFloat");
+  expect_error<c10::ValueError>([&] { polar(a[0]); }, "expected (..., m, n), got shape [5]");
+  expect_error<c10::ValueError>([&] { polar(a, method("qr")); }, "got 'qr'");
+  expect_error<c10::ValueError>([&] { named_coefficients("fast"); }, "got 'fast'");
+  auto options = method("newton_schulz");
+  options.ns_steps = 0;
+  expect_error<c10::ValueError>([&] { polar(a, options); }, "ns_steps must be at least 1, got 0");
+  options = method("newton_schulz");
+  options.ns_coefficients = {};
+  expect_error<c10::ValueError>([&] { polar(a, options); }, "at least one row");
+  for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+    auto broken = a.clone();
+    broken[2][3] = bad;
+    for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+      expect_error<c10::ValueError>([&] { polar(broken, method(name)); }, "expected a finite matrix");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tensorion

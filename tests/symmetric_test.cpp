@@ -1,0 +1,73 @@
+#include "tensorion/symmetric.h"
+
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using testing::expect_close;
+using testing::gaussian;
+
+constexpr int64_t kSizes[] = {1, 2, 31, 33, 191, 193, 400, 777};
+
+double epsilon(at::ScalarType dtype) { return dtype == at::kDouble ? 2.3e-16 : 1.2e-7; }
+
+TEST(Symmetric, GramIsTheProductWithTheTranspose) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const int64_t m : kSizes) {
+      const auto a = gaussian({m, m + 17}, m, dtype);
+      const auto expected = at::matmul(a.to(at::kDouble), a.to(at::kDouble).mT());
+      const auto actual = gram(a);
+      expect_close(actual, expected, 20 * epsilon(dtype));
+      EXPECT_LE((actual - actual.mT()).abs().max().item<double>(), 40 * epsilon(dtype) * m);
+      expect_close(gram(a.mT().contiguous().mT()), expected, 20 * epsilon(dtype), "transposed storage");
+    }
+  }
+  const auto batch = gaussian({3, 5, 8}, 1);
+  expect_close(gram(batch)[2], at::matmul(batch[2], batch[2].mT()), 1e-6);
+}
+
+TEST(Symmetric, CommutingProduct) {
+  for (const int64_t m : kSizes) {
+    const auto s = gram(gaussian({m, m}, m, at::kDouble)) / m;
+    const auto polynomial = s + 0.3 * at::matmul(s, s);
+    expect_close(commuting_product(s, polynomial), at::matmul(s, polynomial), 1e-14);
+  }
+}
+
+TEST(Symmetric, MirrorCopiesTheLowerTriangle) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const int64_t m : kSizes) {
+      auto w = gaussian({m, m}, m, dtype);
+      const auto expected = w.tril() + w.tril(-1).mT();
+      mirror_lower_(w);
+      EXPECT_TRUE(at::equal(w, expected));
+    }
+  }
+}
+
+TEST(Symmetric, InverseAndDeterminant) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const int64_t m : kSizes) {
+      const auto s = gram(gaussian({m, 2 * m}, m, at::kDouble)) / m + 0.1 * at::eye(m, at::kDouble);
+      // Only the lower triangle may be read.
+      auto w = (s + at::full_like(s, 1e3).triu(1)).to(dtype);
+      const auto log_det = invert_positive_(w);
+      ASSERT_TRUE(log_det.has_value());
+      EXPECT_NEAR(*log_det, std::get<1>(at::linalg_slogdet(s)).item<double>(), 100 * m * epsilon(dtype));
+      expect_close(w.tril(), at::linalg_inv(s).tril(), 1e3 * epsilon(dtype));
+    }
+  }
+}
+
+TEST(Symmetric, IndefiniteMatricesAreReported) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    auto w = at::diag(at::tensor({2.0, -1.0, 3.0})).to(dtype);
+    EXPECT_FALSE(invert_positive_(w).has_value());
+    auto zero = at::zeros({4, 4}, dtype);
+    EXPECT_FALSE(invert_positive_(zero).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace tensorion
