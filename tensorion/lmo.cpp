@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <regex>
 #include <sstream>
 
 namespace tensorion {
@@ -109,6 +109,18 @@ std::string UnfoldingStrategy::str() const {
   for (size_t i = 0; i < modes_->size(); ++i) out << (i ? ", " : "") << (*modes_)[i];
   out << (modes_->size() == 1 ? ",)" : ")");
   return out.str();
+}
+
+UnfoldingStrategy UnfoldingStrategy::parse(const std::string& text) {
+  if (text.empty() || text.front() != '(') return text;
+  static const std::regex kModes(R"(\(\s*(\d{1,9}\s*,\s*)*(\d{1,9}\s*)?\))");
+  TORCH_CHECK_VALUE(std::regex_match(text, kModes), "[tensorion.lmo] expected modes such as '(0, 2)', got '", text, "'");
+  Modes modes;
+  static const std::regex kNumber(R"(\d+)");
+  for (std::sregex_iterator match(text.begin(), text.end(), kNumber), end; match != end; ++match) {
+    modes.push_back(std::stoll(match->str()));
+  }
+  return modes;
 }
 
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {

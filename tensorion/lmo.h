@@ -28,8 +28,9 @@ class UnfoldingStrategy {
   // Vectors are their own n x 1 unfolding.
   Unfolding choose(at::IntArrayRef shape) const;
 
-  // "balanced", "online" or "(0, 2)".
+  // "balanced", "online" or "(0, 2)", and back.
   std::string str() const;
+  static UnfoldingStrategy parse(const std::string& text);
   bool operator==(const UnfoldingStrategy&) const = default;
 
  private:

@@ -1,0 +1,184 @@
+#include "tensorion/step.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace tensorion {
+namespace {
+
+void check_lists(at::TensorList params, at::TensorList grads, at::TensorList momenta) {
+  TORCH_CHECK_VALUE(params.size() == grads.size() && params.size() == momenta.size(),
+                    "[tensorion.step] expected as many gradients and momenta as parameters, got ", params.size(),
+                    " parameters, ", grads.size(), " gradients and ", momenta.size(), " momenta");
+  for (size_t i = 0; i < params.size(); ++i) {
+    const auto& param = params[i];
+    TORCH_CHECK_TYPE(at::isFloatingType(param.scalar_type()),
+                     "[tensorion.step] expected real floating-point parameters, got ", param.scalar_type(), " at index ", i);
+    for (const auto* other : {&grads[i], &momenta[i]}) {
+      const char* name = other == &grads[i] ? "gradient" : "momentum";
+      TORCH_CHECK_VALUE(other->layout() == at::kStrided, "[tensorion.step] expected a dense ", name, " at index ", i,
+                        ", got ", other->layout());
+      TORCH_CHECK_VALUE(other->sizes() == param.sizes(), "[tensorion.step] expected a ", name, " of shape ",
+                        param.sizes(), " at index ", i, ", got ", other->sizes());
+      TORCH_CHECK_VALUE(other->device() == param.device(), "[tensorion.step] expected a ", name, " on ", param.device(),
+                        " at index ", i, ", got one on ", other->device());
+      TORCH_CHECK_TYPE(at::isFloatingType(other->scalar_type()), "[tensorion.step] expected a real floating-point ",
+                       name, " at index ", i, ", got ", other->scalar_type());
+    }
+  }
+}
+
+// The largest finite value of the dtype.
+double largest_finite(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kDouble: return std::numeric_limits<double>::max();
+    case at::kHalf: return 65504.0;
+    case at::kBFloat16: return 3.3895313892515355e38;
+    default: return std::numeric_limits<float>::max();
+  }
+}
+
+// max |x|: NaN or infinite where an entry is.
+double magnitude(const at::Tensor& x) {
+  return x.numel() == 0 ? 0 : at::linalg_vector_norm(x, INFINITY).item<double>();
+}
+
+// The answer to the momentum m, as large as its parameter, and the scale of its unfolding.
+std::pair<at::Tensor, double> direction(const at::Tensor& m, const StepOptions& options) {
+  if (options.unfolding.is_online()) {
+    const auto result = lmo(m, options.unfolding, options.polar);
+    return {result.x, adjusted_scale(Unfolding(m.sizes(), result.modes), options.adjust_lr_fn)};
+  }
+  const auto unfolding = options.unfolding.choose(m.sizes());
+  return {unfolding.fold(polar(unfolding.unfold(m), options.polar)), adjusted_scale(unfolding, options.adjust_lr_fn)};
+}
+
+// A sum of finite gradients may overflow: as the largest number it keeps its direction. Returns whether the sum is
+// finite now. Values are looked at on the CPU only, where that costs no synchronization.
+bool saturate(const at::Tensor& sum, const at::Tensor& grad) {
+  if (!sum.is_cpu() || std::isfinite(magnitude(sum))) return true;
+  if (!std::isfinite(magnitude(grad))) return false;
+  const double limit = largest_finite(sum.scalar_type());
+  sum.clamp_(-limit, limit);
+  return std::isfinite(magnitude(sum));
+}
+
+// M <- G + beta M and W <- (1 - eta gamma) W - eta scale X, with numbers.
+void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum, const StepOptions& options) {
+  const double sign = options.maximize ? -1 : 1;
+  momentum.mul_(options.momentum).add_(grad, sign);
+  bool finite = saturate(momentum, grad);
+  auto target = momentum;
+  if (options.nesterov) {
+    target = (momentum * options.momentum).add_(grad, sign);
+    finite = finite && saturate(target, grad);
+  }
+  if (!finite) {
+    param.fill_(NAN);
+    return;
+  }
+  const auto [x, scale] = direction(target, options);
+  if (options.weight_decay != 0) param.mul_(1 - options.lr * options.weight_decay);
+  param.add_(x, -options.lr * scale);
+}
+
+// The same with a learning rate and a verdict that only the device knows.
+void update_on_device(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
+                      const StepOptions& options) {
+  const double sign = options.maximize ? -1 : 1;
+  const auto number = at::TensorOptions().dtype(at::kFloat).device(param.device());
+  const auto go = options.found_inf ? (*options.found_inf == 0).to(number) : at::ones({}, number);
+  const auto lr = (options.lr_tensor ? options.lr_tensor->to(number) : at::full({}, options.lr, number)) * go;
+  const auto dtype = momentum.scalar_type();
+  const auto clean = options.found_inf ? at::where(go > 0, grad, at::zeros_like(grad)) : grad;
+  momentum.mul_((1 - (1 - options.momentum) * go).to(dtype)).add_(clean, sign);
+  const auto target = options.nesterov ? (momentum * options.momentum).add_(clean, sign) : momentum;
+  const auto [x, scale] = direction(target, options);
+  if (options.weight_decay != 0) param.mul_((1 - lr * options.weight_decay).to(param.scalar_type()));
+  param.sub_(x * (lr * scale).to(x.scalar_type()));
+}
+
+// Calls work(i) for every tensor: large ones one after the other on all threads, small ones side by side on one
+// thread each, the costliest first.
+template <typename Work>
+void for_each_tensor(at::TensorList tensors, Work work) {
+  constexpr int64_t kSmall = 256 * 256;
+  std::vector<size_t> small;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].is_cpu() && tensors[i].numel() < kSmall) {
+      small.push_back(i);
+    } else {
+      work(i);
+    }
+  }
+  std::stable_sort(small.begin(), small.end(),
+                   [&](size_t a, size_t b) { return tensors[a].numel() > tensors[b].numel(); });
+  std::atomic<size_t> next = 0;
+  const auto workers = std::min<int64_t>(at::get_num_threads(), static_cast<int64_t>(small.size()));
+  at::parallel_for(0, workers, 1, [&](int64_t, int64_t) {
+    const c10::NoGradGuard no_grad;
+    for (size_t i = next++; i < small.size(); i = next++) work(small[i]);
+  });
+}
+
+}  // namespace
+
+void StepOptions::check() const {
+  TORCH_CHECK_VALUE(lr >= 0 && std::isfinite(lr), "[tensorion.step] lr must be finite and not negative, got ", lr);
+  TORCH_CHECK_VALUE(momentum >= 0 && momentum < 1, "[tensorion.step] momentum must be in [0, 1), got ", momentum);
+  TORCH_CHECK_VALUE(weight_decay >= 0 && std::isfinite(weight_decay),
+                    "[tensorion.step] weight_decay must be finite and not negative, got ", weight_decay);
+  TORCH_CHECK_VALUE(
+      adjust_lr_fn == "match_rms_adamw" || adjust_lr_fn == "original" || adjust_lr_fn == "conv_radius",
+      "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original' or 'conv_radius', got '", adjust_lr_fn, "'");
+  polar.check();
+}
+
+double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn) {
+  const auto m = static_cast<double>(unfolding.rows());
+  const auto n = static_cast<double>(unfolding.cols());
+  if (adjust_lr_fn == "match_rms_adamw") return 0.2 * std::sqrt(std::max(m, n));
+  if (adjust_lr_fn == "original") return std::sqrt(std::max(1.0, m / std::max(1.0, n)));
+  double taps = 1;
+  for (size_t mode = 2; mode < unfolding.shape().size(); ++mode) taps *= static_cast<double>(unfolding.shape()[mode]);
+  return 1 / std::sqrt(std::max(1.0, taps));
+}
+
+void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options) {
+  options.check();
+  check_lists(params, grads, momenta);
+  // Every shape must have the unfolding before anything changes.
+  if (!options.unfolding.is_online()) {
+    for (const auto& param : params) options.unfolding.choose(param.sizes());
+  }
+  const c10::NoGradGuard no_grad;
+  const bool on_device = options.lr_tensor || options.found_inf;
+  for_each_tensor(params, [&](size_t i) {
+    (on_device ? update_on_device : update)(params[i], grads[i], momenta[i], options);
+  });
+}
+
+int64_t first_nonfinite(at::TensorList tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!std::isfinite(magnitude(tensors[i]))) return static_cast<int64_t>(i);
+  }
+  return -1;
+}
+
+at::Tensor any_nonfinite(at::TensorList tensors) {
+  TORCH_CHECK_VALUE(!tensors.empty(), "[tensorion.step] expected at least one tensor, got none");
+  const auto number = at::TensorOptions().dtype(at::kFloat).device(tensors[0].device());
+  std::vector<at::Tensor> magnitudes{at::zeros({}, number)};
+  for (const auto& tensor : tensors) {
+    if (tensor.numel() > 0) magnitudes.push_back(at::linalg_vector_norm(tensor, INFINITY).to(number));
+  }
+  return at::stack(magnitudes).isfinite().logical_not().any().to(at::kFloat);
+}
+
+}  // namespace tensorion

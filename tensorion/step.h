@@ -1,0 +1,52 @@
+// One update of a list of tensors: Algorithm 1 of the paper.
+//   M <- G + beta M
+//   X <- fold(polar(unfold(M)))                  (Nesterov: of G + beta M)
+//   W <- (1 - eta gamma) W - eta scale X         scale from the unfolded m x n matrix
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <string>
+
+#include "tensorion/lmo.h"
+
+namespace tensorion {
+
+struct StepOptions {
+  double lr = 1e-3;
+  double momentum = 0.95;
+  bool nesterov = false;
+  double weight_decay = 0.01;
+  UnfoldingStrategy unfolding = "balanced";
+  PolarOptions polar;
+  std::string adjust_lr_fn = "match_rms_adamw";
+  bool maximize = false;
+
+  // Used instead of `lr` where given: a 0-dim tensor, read without a synchronization.
+  std::optional<at::Tensor> lr_tensor;
+  // A 0-dim tensor: where it is not 0, the call changes nothing. Decided on the device.
+  std::optional<at::Tensor> found_inf;
+
+  // Throws where an option is out of range.
+  void check() const;
+};
+
+// The factor of the learning rate:
+//   "match_rms_adamw"  0.2 sqrt(max(m, n)): updates as large as AdamW's (Liu et al. 2025; the paper's choice)
+//   "original"         sqrt(max(1, m / n)) (Jordan 2024)
+//   "conv_radius"      1 / sqrt(h w): the radius at which the relaxed unit ball lies inside that of the convolution
+//                      operator's spectral norm (section 4.5); all modes after the first two are spatial
+double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn);
+
+// Updates params and momenta in place. The lists are of equal length, as are the shapes at each index. Gradients
+// that are not finite give parameters that are not finite: see `first_nonfinite`.
+void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options);
+
+// The index of the first tensor that holds a NaN or an infinity, -1 where there is none.
+int64_t first_nonfinite(at::TensorList tensors);
+
+// 1.0 where a tensor holds a NaN or an infinity, else 0.0, as a 0-dim float tensor on their device.
+at::Tensor any_nonfinite(at::TensorList tensors);
+
+}  // namespace tensorion

@@ -1,0 +1,290 @@
+#include "tensorion/optimizer.h"
+
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/schedulers/step_lr.h>
+#include <torch/serialize.h>
+
+#include <sstream>
+
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using testing::expect_close;
+using testing::expect_error;
+using testing::gaussian;
+using torch::optim::OptimizerParamGroup;
+
+at::Tensor parameter(at::IntArrayRef shape, uint64_t seed) { return gaussian(shape, seed).set_requires_grad(true); }
+
+const TensorionOptions& options_of(const OptimizerParamGroup& group) {
+  return static_cast<const TensorionOptions&>(group.options());
+}
+
+// A kernel, a matrix and a vector with gradients.
+std::vector<at::Tensor> parameters(uint64_t seed = 1) {
+  std::vector<at::Tensor> params{parameter({6, 4, 3, 3}, seed), parameter({5, 7}, seed + 1), parameter({8}, seed + 2)};
+  return params;
+}
+
+void set_gradients(const std::vector<at::Tensor>& params, uint64_t seed) {
+  for (size_t i = 0; i < params.size(); ++i) params[i].mutable_grad() = gaussian(params[i].sizes(), seed + i);
+}
+
+std::vector<at::Tensor> copies(const std::vector<at::Tensor>& params) {
+  std::vector<at::Tensor> out;
+  for (const auto& param : params) out.push_back(param.detach().clone());
+  return out;
+}
+
+void expect_unchanged(const std::vector<at::Tensor>& params, const std::vector<at::Tensor>& before) {
+  for (size_t i = 0; i < params.size(); ++i) EXPECT_TRUE(at::equal(params[i].detach(), before[i])) << i;
+}
+
+TEST(Optimizer, SplitsByEffectiveOrder) {
+  auto params = parameters();
+  params.push_back(parameter({1, 6, 4}, 9));  // a matrix
+  const Tensorion optimizer(params, TensorionOptions(0.1).fallback_lr(0.01).fallback_weight_decay(0.5));
+  ASSERT_EQ(optimizer.param_groups().size(), 2U);
+  const auto& high = options_of(optimizer.param_groups()[0]);
+  const auto& low = options_of(optimizer.param_groups()[1]);
+  EXPECT_EQ(high.algorithm(), "tensorion");
+  EXPECT_EQ(low.algorithm(), "adamw");
+  EXPECT_EQ(optimizer.param_groups()[0].params().size(), 1U);
+  EXPECT_EQ(optimizer.param_groups()[1].params().size(), 3U);
+  EXPECT_EQ(high.lr(), 0.1);
+  EXPECT_EQ(low.lr(), 0.01);
+  EXPECT_EQ(high.weight_decay(), 0.01);
+  EXPECT_EQ(low.weight_decay(), 0.5);
+  const Tensorion matrices(params, TensorionOptions(0.1).min_order(2));
+  EXPECT_EQ(matrices.param_groups()[0].params().size(), 3U);
+}
+
+TEST(Optimizer, IsTheStepFunction) {
+  auto params = parameters();
+  auto w = params[0].detach().clone(), m = at::zeros_like(w);
+  auto options = TensorionOptions(0.02).momentum(0.8).weight_decay(0.2).nesterov(true).unfolding(Modes{0, 3});
+  Tensorion optimizer(params, options);
+  for (int k = 0; k < 5; ++k) {
+    set_gradients(params, 10 * k);
+    step({w}, {params[0].grad()}, {m}, options.step_options());
+    optimizer.step();
+    ASSERT_TRUE(at::equal(params[0].detach(), w)) << k;
+  }
+}
+
+TEST(Optimizer, FallbackIsAdamWAndSgd) {
+  auto params = parameters(), twins = parameters();
+  Tensorion optimizer(params, TensorionOptions(0.01).weight_decay(0.1));
+  torch::optim::AdamW adamw({twins[1], twins[2]}, torch::optim::AdamWOptions(0.01).weight_decay(0.1));
+  for (int k = 0; k < 10; ++k) {
+    set_gradients(params, 10 * k);
+    set_gradients(twins, 10 * k);
+    optimizer.step();
+    adamw.step();
+  }
+  expect_close(params[1].detach(), twins[1].detach(), 1e-6);
+  expect_close(params[2].detach(), twins[2].detach(), 1e-6);
+
+  auto sgd_params = parameters();
+  auto w = sgd_params[1].detach().clone().to(at::kDouble);
+  at::Tensor buffer = at::zeros_like(w);
+  Tensorion sgd(sgd_params, TensorionOptions(0.01).weight_decay(0.1).fallback("sgd").fallback_momentum(0.7));
+  for (int k = 0; k < 10; ++k) {
+    set_gradients(sgd_params, 10 * k);
+    sgd.step();
+    buffer = 0.7 * buffer + sgd_params[1].grad().to(at::kDouble) + 0.1 * w;
+    w = w - 0.01 * buffer;
+  }
+  expect_close(sgd_params[1].detach(), w, 1e-6);
+}
+
+TEST(Optimizer, MatricesWithSingletonModesFollowTheirMatrix) {
+  auto matrix = parameter({6, 9}, 1);
+  auto tensor = matrix.detach().reshape({1, 6, 9}).clone().set_requires_grad(true);
+  Tensorion a({matrix}, TensorionOptions(0.01).min_order(2)), b({tensor}, TensorionOptions(0.01).min_order(2));
+  for (int k = 0; k < 20; ++k) {
+    matrix.mutable_grad() = gaussian({6, 9}, k);
+    tensor.mutable_grad() = matrix.grad().reshape({1, 6, 9});
+    a.step();
+    b.step();
+    ASSERT_TRUE(at::equal(matrix.detach().reshape({1, 6, 9}), tensor.detach())) << k;
+  }
+}
+
+TEST(Optimizer, MissingGradientsLeaveParametersAlone) {
+  auto params = parameters();
+  set_gradients(params, 5);
+  params[0].mutable_grad() = at::Tensor();
+  params[2].mutable_grad() = at::Tensor();
+  const auto before = copies(params);
+  Tensorion optimizer(params, TensorionOptions(0.1).weight_decay(0.5));
+  optimizer.step();
+  EXPECT_TRUE(at::equal(params[0].detach(), before[0]));
+  EXPECT_FALSE(at::equal(params[1].detach(), before[1]));
+  EXPECT_TRUE(at::equal(params[2].detach(), before[2]));
+  EXPECT_EQ(optimizer.state().size(), 1U);
+}
+
+TEST(Optimizer, NonfiniteGradients) {
+  for (const std::string policy : {"error", "skip", "ignore"}) {
+    auto params = parameters();
+    Tensorion optimizer(params, TensorionOptions(0.1).nonfinite(policy));
+    set_gradients(params, 3);
+    optimizer.step();
+    const auto before = copies(params);
+    std::ostringstream saved_before;
+    torch::save(optimizer, saved_before);
+    params[1].mutable_grad()[2][3] = NAN;  // in the fallback: the others must stay as they are too
+    if (policy == "error") {
+      expect_error<c10::ValueError>([&] { optimizer.step(); }, "the gradient of parameter 0 of group 1, shape [5, 7] is not finite");
+      expect_unchanged(params, before);
+    } else if (policy == "skip") {
+      optimizer.step();
+      expect_unchanged(params, before);
+      EXPECT_EQ(optimizer.skipped_steps(), 1);
+      set_gradients(params, 4);
+      optimizer.step();
+      EXPECT_EQ(optimizer.skipped_steps(), 1);
+      EXPECT_FALSE(at::equal(params[1].detach(), before[1]));
+    } else {
+      optimizer.step();
+      EXPECT_TRUE(at::isnan(params[1].detach()).any().item<bool>());
+      EXPECT_TRUE(at::isfinite(params[0].detach()).all().item<bool>());
+    }
+  }
+}
+
+TEST(Optimizer, ResumingIsExact) {
+  const auto train = [](Tensorion& optimizer, const std::vector<at::Tensor>& params, int first, int last) {
+    for (int k = first; k < last; ++k) {
+      set_gradients(params, 100 * k);
+      optimizer.step();
+    }
+  };
+  const auto options = TensorionOptions(0.02).momentum(0.8).unfolding("online").ns_steps(7).fallback_lr(0.003);
+  auto whole = parameters();
+  Tensorion uninterrupted(whole, options);
+  train(uninterrupted, whole, 0, 10);
+
+  auto half = parameters();
+  Tensorion first(half, options);
+  train(first, half, 0, 5);
+  std::stringstream file;
+  torch::save(first, file);
+  auto resumed = copies(half);
+  for (auto& param : resumed) param.set_requires_grad(true);
+  Tensorion second(resumed, TensorionOptions(99.0));
+  torch::load(second, file);
+  EXPECT_EQ(options_of(second.param_groups()[0]).lr(), 0.02);
+  EXPECT_EQ(options_of(second.param_groups()[0]).unfolding().str(), "online");
+  EXPECT_EQ(options_of(second.param_groups()[1]).lr(), 0.003);
+  train(second, resumed, 5, 10);
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(resumed[i].detach(), whole[i].detach())) << i;
+}
+
+TEST(Optimizer, ForeignStateIsRefusedWhole) {
+  auto params = parameters();
+  Tensorion optimizer(params, TensorionOptions(0.02));
+  set_gradients(params, 1);
+  optimizer.step();
+  std::stringstream file;
+  torch::save(optimizer, file);
+  auto others = parameters();
+  others[0] = parameter({6, 4, 2, 2}, 3);
+  Tensorion other(others, TensorionOptions(0.5));
+  expect_error<c10::ValueError>([&] { torch::load(other, file); },
+                                "expected a momentum_buffer of shape [6, 4, 2, 2] for parameter 0 of group 0, got [6, 4, 3, 3]");
+  EXPECT_EQ(options_of(other.param_groups()[0]).lr(), 0.5);
+  EXPECT_TRUE(other.state().empty());
+  Tensorion fewer({params[0]}, TensorionOptions(0.5));
+  std::stringstream again(file.str());
+  expect_error<c10::ValueError>([&] { torch::load(fewer, again); }, "expected the state of 1 param groups, got 2");
+}
+
+TEST(Optimizer, GroupsWithTheirOwnOptions) {
+  auto params = parameters();
+  const auto defaults = TensorionOptions(0.1).momentum(0.7).weight_decay(0.2);
+  Tensorion optimizer({param_group({params[0]}, TensorionOptions(defaults).lr(0.5)), OptimizerParamGroup({params[1]})}, defaults);
+  ASSERT_EQ(optimizer.param_groups().size(), 2U);
+  EXPECT_EQ(options_of(optimizer.param_groups()[0]).lr(), 0.5);
+  EXPECT_EQ(options_of(optimizer.param_groups()[0]).momentum(), 0.7);
+  EXPECT_EQ(options_of(optimizer.param_groups()[1]).lr(), 0.1);
+  optimizer.add_param_group(OptimizerParamGroup({params[2], parameter({2, 3, 4}, 8)}));
+  ASSERT_EQ(optimizer.param_groups().size(), 4U);
+  EXPECT_EQ(options_of(optimizer.param_groups()[2]).algorithm(), "tensorion");
+  EXPECT_EQ(options_of(optimizer.param_groups()[3]).algorithm(), "adamw");
+  EXPECT_EQ(options_of(optimizer.param_groups()[3]).weight_decay(), 0.2);
+  // A matrix may be sent to Tensorion by name.
+  Tensorion named({param_group({params[1]}, TensorionOptions(0.1).algorithm("tensorion"))});
+  EXPECT_EQ(options_of(named.param_groups()[0]).algorithm(), "tensorion");
+}
+
+TEST(Optimizer, SchedulersDriveAllGroups) {
+  auto params = parameters();
+  Tensorion optimizer(params, TensorionOptions(0.1).fallback_lr(0.01));
+  torch::optim::StepLR scheduler(optimizer, 1, 0.5);
+  scheduler.step();  // libtorch's StepLR decays from its second call on
+  scheduler.step();
+  EXPECT_NEAR(options_of(optimizer.param_groups()[0]).lr(), 0.05, 1e-12);
+  EXPECT_NEAR(options_of(optimizer.param_groups()[1]).lr(), 0.005, 1e-12);
+}
+
+TEST(Optimizer, ClosureIsEvaluatedWithGradients) {
+  auto w = parameter({3, 4, 5}, 1);
+  Tensorion optimizer({w}, TensorionOptions(0.01));
+  const auto loss = optimizer.step([&] {
+    optimizer.zero_grad();
+    auto value = w.square().sum();
+    value.backward();
+    return value;
+  });
+  EXPECT_NEAR(loss.item<double>(), gaussian({3, 4, 5}, 1).square().sum().item<double>(), 1e-4);
+}
+
+TEST(Optimizer, ReachesTheMinimumOfAQuadratic) {
+  const auto target = gaussian({4, 3, 3, 3}, 7);
+  auto w = at::zeros({4, 3, 3, 3}).set_requires_grad(true);
+  Tensorion optimizer({w}, TensorionOptions().momentum(0.5).weight_decay(0));
+  double loss = 0;
+  for (int k = 0; k < 300; ++k) {
+    static_cast<TensorionOptions&>(optimizer.param_groups()[0].options()).lr(0.2 * (1 - k / 300.0));
+    optimizer.zero_grad();
+    auto value = (w - target).square().sum();
+    value.backward();
+    optimizer.step();
+    loss = value.item<double>();
+  }
+  EXPECT_LT(loss, 1e-2);
+}
+
+TEST(Optimizer, BadOptionsAndParametersAreNamed) {
+  const auto refuse = [](const TensorionOptions& options, const std::string& part) {
+    expect_error<c10::ValueError>([&] { Tensorion(parameters(), options); }, part);
+  };
+  refuse(TensorionOptions(-1.0), "lr must be finite and not negative, got -1");
+  refuse(TensorionOptions(1.0).momentum(1.0), "momentum must be in [0, 1), got 1");
+  refuse(TensorionOptions(1.0).weight_decay(-1.0), "weight_decay");
+  refuse(TensorionOptions(1.0).fallback("lion"), "got 'lion'");
+  refuse(TensorionOptions(1.0).nonfinite("warn"), "got 'warn'");
+  refuse(TensorionOptions(1.0).min_order(0), "min_order must be at least 1, got 0");
+  refuse(TensorionOptions(1.0).fallback_betas({0.9, 1.0}), "fallback_betas must be in [0, 1), got 1");
+  refuse(TensorionOptions(1.0).fallback_lr(-2.0), "fallback_lr must be finite and not negative, got -2");
+  refuse(TensorionOptions(1.0).polar("qr"), "got 'qr'");
+  refuse(TensorionOptions(1.0).fallback(std::nullopt), "parameter 1 of group 0, shape [5, 7] has effective order 2");
+  refuse(TensorionOptions(1.0).unfolding(Modes{4}), "unfolding (4,) does not fit parameter 0 of group 0, shape [6, 4, 3, 3]");
+  expect_error<c10::ValueError>([] { Tensorion(std::vector<at::Tensor>{}); }, "at least one parameter");
+  expect_error<c10::TypeError>([] { Tensorion({at::zeros({2, 3, 4}, at::kComplexFloat)}); }, "got ComplexFloat for parameter 0");
+  expect_error<c10::ValueError>([] { Tensorion({at::zeros({1, 3, 4}).expand({2, 3, 4})}); }, "share one memory location");
+  auto params = parameters();
+  Tensorion optimizer(params);
+  params[0].mutable_grad() = at::sparse_coo_tensor(at::zeros({4, 1}, at::kLong), at::ones({1}), {6, 4, 3, 3});
+  expect_error<c10::ValueError>([&] { optimizer.step(); }, "dense gradient, got Sparse for parameter 0 of group 0");
+}
+
+}  // namespace
+}  // namespace tensorion
