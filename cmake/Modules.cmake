@@ -26,7 +26,7 @@ endfunction()
 # The precompiled headers: ATen costs ten seconds a file without them.
 function(tensorion_precompile target)
   if(NOT TARGET tensorion_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/pch.cpp "")
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch.cpp CONTENT "")
     add_library(tensorion_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
     target_link_libraries(tensorion_pch PUBLIC torch)
     target_precompile_headers(tensorion_pch PRIVATE <ATen/ATen.h> <torch/optim.h>)

@@ -124,9 +124,9 @@ nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
   return {{"tensors", std::move(list)}, {"balanced_gflop", balanced_gflop(tensors)}};
 }
 
-std::string fixed(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.4f", value);
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
   return text;
 }
 
@@ -143,13 +143,13 @@ void print_table(const std::vector<Inspected>& tensors) {
     if (std::any_of(tensors.begin(), tensors.begin() + i, alike)) continue;
     const auto others = std::count_if(tensors.begin() + i + 1, tensors.end(), alike);
     TableRow first{tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
-              join(tensor.shape, "x"), std::to_string(effective_order(tensor.shape))};
+                   join(tensor.shape, "x"), std::to_string(effective_order(tensor.shape))};
     if (all.empty()) rows.push_back({first[0], first[1], first[2], "-", "-", "-", "-", "no unfolding"});
     for (size_t j = 0; j < all.size(); ++j) {
       if (j == 1) first = {"", "", ""};
       rows.push_back({first[0], first[1], first[2], "{" + join(all[j].modes(), ",") + "}",
-                      std::to_string(all[j].rows()), std::to_string(all[j].cols()), fixed(gflop(all[j])),
-                      j == balanced ? "balanced" : ""});
+                      std::to_string(all[j].rows()), std::to_string(all[j].cols()),
+                      short_number(gflop(all[j])), j == balanced ? "balanced" : ""});
     }
   }
   if (!named) {
@@ -158,8 +158,9 @@ void print_table(const std::vector<Inspected>& tensors) {
   print_rows(std::cout, rows, named ? "llrlrrrl" : "lrlrrrl");
   std::cout << '\n'
             << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << elements
-            << " elements; a step on the balanced unfoldings: " << fixed(balanced_gflop(tensors)) << " GFLOP\n"
-            << "(order and modes leave out sizes of 1; a step on m x n, m <= n: Gram matrix m^2 n + product "
+            << " elements; a step on the balanced unfoldings: " << short_number(balanced_gflop(tensors))
+            << " GFLOP\n"
+            << "(sizes of 1 do not count in the order; a step on m x n, m <= n: Gram matrix m^2 n + product "
                "2 m^2 n)\n";
 }
 

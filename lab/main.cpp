@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   const auto fail = [&](const std::string& what) {
     // Errors of the library already name the function they come from.
     const auto used = program.get_subcommands();
-    if (!what.starts_with("[") && !used.empty()) std::cerr << "[tensorion " << used[0]->get_name() << "] ";
+    if (!what.starts_with('[') && !used.empty()) std::cerr << "[tensorion " << used[0]->get_name() << "] ";
     std::cerr << what << '\n';
     return 1;
   };

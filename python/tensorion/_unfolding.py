@@ -15,7 +15,8 @@ def unfoldings(shape: Sequence[int]) -> list[tuple[int, ...]]:
     and its complement give transposes, and the one with fewer modes stands for both, on equal count
     the one that holds the lowest mode. They come by number of modes, then lexicographic.
     """
-    return [tuple(modes) for modes in torch.ops.tensorion.unfoldings(_arguments.ints(shape, "unfoldings.shape"))]
+    shape = _arguments.ints(shape, "unfoldings.shape")
+    return [tuple(modes) for modes in torch.ops.tensorion.unfoldings(shape)]
 
 
 def balanced_unfolding(shape: Sequence[int]) -> tuple[int, ...]:
@@ -30,7 +31,10 @@ def unfold(x: Tensor, modes: Sequence[int]) -> Tensor:
     Both in ascending order and row-major, whatever the order of `modes`. The matrix is contiguous and
     has memory of its own.
     """
-    return torch.ops.tensorion.unfold(_arguments.tensor(x, "unfold.x"), _arguments.ints(modes, "unfold.modes"))
+    return torch.ops.tensorion.unfold(
+        _arguments.tensor(x, "unfold.x"),
+        _arguments.ints(modes, "unfold.modes"),
+    )
 
 
 def fold(matrix: Tensor, modes: Sequence[int], shape: Sequence[int]) -> Tensor:
