@@ -5,7 +5,8 @@
 #   tensorion_module(<target> HEADERS <path>... SOURCES <path>... [DEPS <target>...])
 #
 # Paths are relative to the repository's root, and so are the includes:
-# #include "tensorion/unfolding.h".
+# #include "tensorion/unfolding.h". The directory's property TENSORION_HEADERS
+# collects them.
 function(tensorion_module target)
   cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS" ${ARGN})
   set(view ${CMAKE_BINARY_DIR}/include/${target})
@@ -14,6 +15,7 @@ function(tensorion_module target)
     file(MAKE_DIRECTORY ${folder})
     file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${header} ${view}/${header} SYMBOLIC)
   endforeach()
+  set_property(DIRECTORY APPEND PROPERTY TENSORION_HEADERS ${arg_HEADERS})
   list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/)
   add_library(${target} OBJECT ${arg_SOURCES})
   target_include_directories(${target} PUBLIC ${view})
@@ -24,7 +26,7 @@ endfunction()
 # The precompiled headers: ATen costs ten seconds a file without them.
 function(tensorion_precompile target)
   if(NOT TARGET tensorion_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/pch.cpp "")
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/pch.cpp CONTENT "")
     add_library(tensorion_pch OBJECT ${CMAKE_BINARY_DIR}/pch.cpp)
     target_link_libraries(tensorion_pch PUBLIC torch)
     target_precompile_headers(tensorion_pch PRIVATE <ATen/ATen.h> <torch/optim.h>)

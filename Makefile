@@ -1,0 +1,64 @@
+# make build   everything, from nothing: .venv with the package, the program at .venv/bin/tensorion
+# make test    all tests
+# make demo    a look at what it does
+# make lint    style and static checks
+# make format  bring the sources into that style
+# make clean   remove what was built (.venv stays)
+#
+# They need make, git and python3; scripts/setup.sh sees to the rest, or says what to install.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := build
+.PHONY: build test demo lint format clean
+
+PYTHON ?= python3
+export PYTHON
+PIP := .venv/bin/python -m pip --disable-pip-version-check --no-input
+
+SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake tensorion lab tests benchmarks \
+	python/CMakeLists.txt python/src python/tensorion python/tensorion_lab -type f -not -name '*.pyc' 2>/dev/null)
+
+build: build/.installed
+
+.venv/.ready: scripts/setup.sh scripts/requirements.txt
+	scripts/setup.sh
+	$(PYTHON) -m venv .venv
+	$(PIP) install --quiet pip==26.3
+	$(PIP) install --quiet --requirement scripts/requirements.txt
+	touch $@
+
+# One CMake build serves the tests, the program and the package.
+build/.installed: .venv/.ready $(SOURCES)
+	$(PIP) install --verbose --no-build-isolation --no-deps \
+		--config-settings=build-dir=build \
+		--config-settings=cmake.define.TENSORION_TESTS=ON \
+		--config-settings=cmake.define.TENSORION_LAB=ON \
+		--config-settings=cmake.define.TENSORION_TORCH_RPATH=ON .
+	touch $@
+
+# Both are run, whether or not the first fails.
+test: build
+	status=0; \
+	ctest --test-dir build --output-on-failure --no-tests=error --parallel 2 || status=1; \
+	.venv/bin/python -m pytest -q || status=1; \
+	exit $$status
+
+demo: build
+	.venv/bin/tensorion inspect resnet18
+
+.venv/.lint: .venv/.ready scripts/requirements-lint.txt
+	$(PIP) install --quiet --requirement scripts/requirements-lint.txt
+	touch $@
+
+lint: build .venv/.lint
+	scripts/lint.sh
+
+format: .venv/.lint
+	git ls-files -z --cached --others --exclude-standard '*.cpp' '*.h' | xargs -0 .venv/bin/clang-format -i
+	.venv/bin/ruff check --quiet --fix . || true
+	.venv/bin/ruff format --quiet .
+
+clean:
+	rm -rf build build-* dist .pytest_cache .hypothesis .ruff_cache

@@ -1,0 +1,202 @@
+#include "lab/inspect.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "lab/table.h"
+#include "tensorion/unfolding.h"
+
+namespace tensorion::lab {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::string join(const std::vector<int64_t>& values, const std::string& separator) {
+  std::string text;
+  for (const int64_t value : values) text += (text.empty() ? "" : separator) + std::to_string(value);
+  return text;
+}
+
+// The weights of ResNet-18 for ImageNet that are not vectors, by torchvision's names.
+std::vector<NamedShape> resnet18() {
+  std::vector<NamedShape> weights{{"conv1.weight", {64, 3, 7, 7}}};
+  int64_t in = 64;
+  for (int64_t layer = 1; layer <= 4; ++layer) {
+    const int64_t out = int64_t{32} << layer;
+    for (int64_t block = 0; block < 2; ++block) {
+      const std::string prefix = "layer" + std::to_string(layer) + "." + std::to_string(block) + ".";
+      weights.push_back({prefix + "conv1.weight", {out, in, 3, 3}});
+      weights.push_back({prefix + "conv2.weight", {out, out, 3, 3}});
+      if (in != out) weights.push_back({prefix + "downsample.0.weight", {out, in, 1, 1}});
+      in = out;
+    }
+  }
+  weights.push_back({"fc.weight", {1000, 512}});
+  return weights;
+}
+
+std::vector<int64_t> parse_shape(const std::string& text) {
+  std::vector<int64_t> shape;
+  int64_t elements = 1;
+  for (const auto& part : split(text, 'x')) {
+    int64_t size = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), size);
+    if (error != std::errc() || end != part.data() + part.size() || size < 1) {
+      throw std::invalid_argument("expected a shape of positive sizes such as 64x3x7x7, or resnet18, got '" +
+                                  text + "'");
+    }
+    if (size > std::numeric_limits<int64_t>::max() / elements) {
+      throw std::invalid_argument("expected a shape of fewer than 2^63 elements, got '" + text + "'");
+    }
+    elements *= size;
+    shape.push_back(size);
+  }
+  return shape;
+}
+
+struct Inspected {
+  NamedShape tensor;
+  int64_t elements = 1;
+  std::vector<Unfolding> unfoldings;
+  size_t balanced = 0;  // its index in `unfoldings`, where there are any
+};
+
+Inspected inspect(NamedShape tensor) {
+  Inspected result;
+  result.tensor = std::move(tensor);
+  const auto& shape = result.tensor.shape;
+  for (const int64_t size : shape) result.elements *= size;
+  for (const auto& modes : unfoldings(shape)) result.unfoldings.emplace_back(shape, modes);
+  if (!result.unfoldings.empty()) {
+    const auto modes = balanced_unfolding(shape);
+    result.balanced = std::find_if(result.unfoldings.begin(), result.unfoldings.end(),
+                                   [&](const Unfolding& unfolding) { return unfolding.modes() == modes; }) -
+                      result.unfoldings.begin();
+  }
+  return result;
+}
+
+double gflop(const Unfolding& unfolding) { return step_flop(unfolding.rows(), unfolding.cols()) / 1e9; }
+
+double balanced_gflop(const std::vector<Inspected>& tensors) {
+  double total = 0;
+  for (const auto& tensor : tensors) {
+    if (!tensor.unfoldings.empty()) total += gflop(tensor.unfoldings[tensor.balanced]);
+  }
+  return total;
+}
+
+nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& [tensor, elements, all, balanced] : tensors) {
+    auto choices = nlohmann::ordered_json::array();
+    for (size_t i = 0; i < all.size(); ++i) {
+      choices.push_back({{"modes", all[i].modes()},
+                         {"rows", all[i].rows()},
+                         {"cols", all[i].cols()},
+                         {"gflop", gflop(all[i])},
+                         {"balanced", i == balanced}});
+    }
+    list.push_back({{"name", tensor.name},
+                    {"shape", tensor.shape},
+                    {"order", effective_order(tensor.shape)},
+                    {"elements", elements},
+                    {"unfoldings", std::move(choices)}});
+  }
+  return {{"tensors", std::move(list)}, {"balanced_gflop", balanced_gflop(tensors)}};
+}
+
+std::string short_number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", value);
+  return text;
+}
+
+// One block of rows for all tensors of a shape, in the order of their first one.
+void print_table(const std::vector<Inspected>& tensors) {
+  const bool named =
+      std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return !t.tensor.name.empty(); });
+  std::vector<TableRow> rows{{"tensor", "shape", "order", "modes", "rows", "cols", "GFLOP", ""}};
+  int64_t elements = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [tensor, count, all, balanced] = tensors[i];
+    elements += count;
+    const auto alike = [&](const Inspected& other) { return other.tensor.shape == tensor.shape; };
+    if (std::any_of(tensors.begin(), tensors.begin() + i, alike)) continue;
+    const auto others = std::count_if(tensors.begin() + i + 1, tensors.end(), alike);
+    TableRow first{tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
+                   join(tensor.shape, "x"), std::to_string(effective_order(tensor.shape))};
+    if (all.empty()) rows.push_back({first[0], first[1], first[2], "-", "-", "-", "-", "no unfolding"});
+    for (size_t j = 0; j < all.size(); ++j) {
+      if (j == 1) first = {"", "", ""};
+      rows.push_back({first[0], first[1], first[2], "{" + join(all[j].modes(), ",") + "}",
+                      std::to_string(all[j].rows()), std::to_string(all[j].cols()),
+                      short_number(gflop(all[j])), j == balanced ? "balanced" : ""});
+    }
+  }
+  if (!named) {
+    for (auto& row : rows) row.erase(row.begin());
+  }
+  print_rows(std::cout, rows, named ? "llrlrrrl" : "lrlrrrl");
+  std::cout << '\n'
+            << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << elements
+            << " elements; a step on the balanced unfoldings: " << short_number(balanced_gflop(tensors))
+            << " GFLOP\n"
+            << "(sizes of 1 do not count in the order; a step on m x n, m <= n: Gram matrix m^2 n + product "
+               "2 m^2 n)\n";
+}
+
+}  // namespace
+
+std::vector<NamedShape> parse_shapes(const std::string& text) {
+  if (text == "resnet18") return resnet18();
+  std::vector<NamedShape> tensors;
+  for (const auto& part : split(text, ',')) tensors.push_back({"", parse_shape(part)});
+  return tensors;
+}
+
+double step_flop(int64_t rows, int64_t cols) {
+  const auto m = static_cast<double>(std::min(rows, cols));
+  const auto n = static_cast<double>(std::max(rows, cols));
+  return 3 * m * m * n;
+}
+
+void add_inspect(CLI::App& program) {
+  struct Options {
+    std::string shapes;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  auto* command = program.add_subcommand("inspect", "Show the unfoldings of tensors and what a step costs");
+  command->add_option("shapes", options->shapes, "64x3x7x7,512x512x3x3,... or resnet18")->required();
+  command->add_flag("--json", options->json, "Print JSON instead of a table");
+  command->callback([options] {
+    std::vector<Inspected> tensors;
+    for (auto& tensor : parse_shapes(options->shapes)) tensors.push_back(inspect(std::move(tensor)));
+    if (options->json) {
+      std::cout << to_json(tensors).dump(2) << '\n';
+    } else {
+      print_table(tensors);
+    }
+  });
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,39 @@
+// The program `tensorion`: one subcommand a job.
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <iostream>
+
+#include "lab/inspect.h"
+
+int main(int argc, char** argv) {
+  CLI::App program{"Tensorion: Muon for tensors of any order"};
+  program.name("tensorion");
+  program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
+  tensorion::lab::add_inspect(program);
+
+  const auto fail = [&](const std::string& what) {
+    // Errors of the library already name the function they come from.
+    const auto used = program.get_subcommands();
+    if (!what.starts_with('[') && !used.empty()) std::cerr << "[tensorion " << used[0]->get_name() << "] ";
+    std::cerr << what << '\n';
+    return 1;
+  };
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return program.exit(error) == 0 ? 0 : 2;
+  } catch (const c10::Error& error) {
+    return fail(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return fail(error.what());
+  }
+  if (program.get_subcommands().empty()) {
+    std::cerr << program.help();
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,13 @@
+"""Tensorion: Muon for tensors of any order."""
+
+from importlib.metadata import version
+
+from . import _library
+from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
+
+__version__ = version("tensorion")
+
+#: What CMake's CMAKE_PREFIX_PATH needs to find the C++ library: `find_package(Tensorion)`.
+cmake_prefix_path = str(_library.PACKAGE)
+
+__all__ = ["balanced_unfolding", "cmake_prefix_path", "fold", "unfold", "unfoldings"]

@@ -1,0 +1,22 @@
+"""The console script `tensorion`: becomes the program that the package carries."""
+
+import os
+import signal
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def main() -> None:
+    # The program is found without importing the package, which would load torch.
+    spec = find_spec("tensorion")
+    program = Path(spec.origin).parent / "bin" / "tensorion" if spec and spec.origin else None
+    if program is None or not program.is_file():
+        sys.exit(
+            "[tensorion] the program was left out when this package was built: install CLI11, "
+            "nlohmann-json, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev libjpeg-dev "
+            "zlib1g-dev), then install the package again."
+        )
+    # Python ignores it, and the program would inherit that: `tensorion ... | head` must end.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execv(program, [str(program), *sys.argv[1:]])

@@ -1,0 +1,119 @@
+import json
+import math
+import re
+import signal
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import tensorion
+
+PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
+
+
+def run(*arguments):
+    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def inspect_json(shapes):
+    result = run("inspect", shapes, "--json")
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_version_and_help():
+    assert run("--version").stdout.startswith(f"tensorion {tensorion.__version__} (torch 2.13")
+    assert "inspect" in run("--help").stdout
+    assert "--json" in run("inspect", "--help").stdout
+
+
+def test_json_says_what_the_library_says():
+    shapes = [(64, 3, 7, 7), (512, 512, 3, 3), (1, 197, 384), (10,), (2, 3, 4, 5, 6)]
+    report = inspect_json(",".join("x".join(map(str, shape)) for shape in shapes))
+    assert [tuple(tensor["shape"]) for tensor in report["tensors"]] == shapes
+    total = 0.0
+    for shape, tensor in zip(shapes, report["tensors"], strict=True):
+        assert tensor["order"] == sum(size != 1 for size in shape)
+        assert tensor["elements"] == math.prod(shape)
+        modes = [tuple(unfolding["modes"]) for unfolding in tensor["unfoldings"]]
+        assert modes == tensorion.unfoldings(shape)
+        for unfolding in tensor["unfoldings"]:
+            rows = math.prod(shape[mode] for mode in unfolding["modes"])
+            m, n = sorted((rows, math.prod(shape) // rows))
+            assert (unfolding["rows"], unfolding["cols"]) == (rows, math.prod(shape) // rows)
+            assert unfolding["gflop"] == pytest.approx(3 * m**2 * n / 1e9)
+            is_balanced = tuple(unfolding["modes"]) == tensorion.balanced_unfolding(shape)
+            assert unfolding["balanced"] == is_balanced
+            total += unfolding["gflop"] * is_balanced
+    assert report["balanced_gflop"] == pytest.approx(total)
+
+
+def test_resnet18():
+    tensors = inspect_json("resnet18")["tensors"]
+    assert len(tensors) == 21
+    # ResNet-18 has 11,689,512 weights, of which 9,600 in batch norms and 1,000 in the last bias.
+    assert sum(tensor["elements"] for tensor in tensors) == 11_689_512 - 9_600 - 1_000
+    shapes = {tensor["name"]: tensor["shape"] for tensor in tensors}
+    assert shapes["layer3.0.downsample.0.weight"] == [256, 128, 1, 1]
+    assert shapes["layer4.1.conv2.weight"] == [512, 512, 3, 3]
+
+
+def test_table_has_a_line_for_each_unfolding_of_each_shape():
+    lines = run("inspect", "8x4x3x3,5,8x4x3x3").stdout.splitlines()
+    assert lines[0].split() == ["shape", "order", "modes", "rows", "cols", "GFLOP"]
+    rows = lines[1 : lines.index("")]
+    assert len(rows) == 7 + 1
+    assert re.split(r"\s{2,}", rows[0]) == ["8x4x3x3", "4", "{0}", "8", "36", "6.91e-06"]
+    assert [row.split()[0] for row in rows if row.endswith("balanced")] == ["{0,2}"]
+    assert rows[-1].endswith("no unfolding")
+    assert len({row.index("{") for row in rows if "{" in row}) == 1
+    assert lines[-2].startswith("3 tensors, 581 elements; ")
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ("3x-1", "[tensorion inspect] expected a shape of positive sizes such as 64x3x7x7, or"),
+        ("3x-1", ", got '3x-1'"),
+        ("3x0", "got '3x0'"),
+        ("3xx4", "got '3xx4'"),
+        ("3x4,", "got ''"),
+        ("3x4.5", "got '3x4.5'"),
+        ("resnet19", "got 'resnet19'"),
+        ("99999999999999999999", "got '99999999999999999999'"),
+        ("4294967296x4294967296", "fewer than 2^63 elements, got '4294967296x4294967296'"),
+        ("x".join("2" * 25), "[tensorion.unfoldings] at most 24 modes"),
+    ],
+)
+def test_bad_shapes_are_named(shapes, message):
+    result = run("inspect", shapes)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Usage: tensorion"),
+        (("inspekt",), "inspekt"),
+        (("inspect",), "shapes is required"),
+        (("inspect", "3x4", "--jsn"), "--jsn"),
+    ],
+)
+def test_bad_usage_is_named(arguments, message):
+    result = run(*arguments)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert message in result.stderr
+
+
+def test_ends_when_its_reader_does():
+    # The launcher is Python, which ignores SIGPIPE; the program must not.
+    program = subprocess.Popen([PROGRAM, "inspect", "x".join("2" * 13)], stdout=subprocess.PIPE)
+    program.stdout.read(1)
+    program.stdout.close()
+    assert program.wait(timeout=60) == -signal.SIGPIPE

@@ -1,0 +1,29 @@
+# Installs the build tree BUILD into a new prefix below WORK, then makes and runs the project beside
+# this file with what was installed there and the torch in TORCH_DIR.
+#
+#   cmake -DBUILD=... -DWORK=... -DTORCH_DIR=... -DGENERATOR=... -DCXX=... -P test.cmake
+file(REMOVE_RECURSE ${WORK})
+function(run)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+set(configure ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
+  -DCMAKE_CXX_COMPILER=${CXX} -DTensorion_DIR=${WORK}/prefix/lib/cmake/Tensorion)
+run(${configure} -B ${WORK}/build -DTorch_DIR=${TORCH_DIR})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+run(${WORK}/build/consumer)
+if(EXISTS ${WORK}/prefix/bin/tensorion)
+  run(${WORK}/prefix/bin/tensorion --version)
+endif()
+
+# Another minor version of torch is refused.
+file(WRITE ${WORK}/torch/TorchConfig.cmake "")
+file(WRITE ${WORK}/torch/TorchConfigVersion.cmake
+  "set(PACKAGE_VERSION 1.2.3)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
+execute_process(COMMAND ${configure} -B ${WORK}/refused -DTorch_DIR=${WORK}/torch
+  RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE message)
+string(REGEX REPLACE "[ \n]+" " " message "${message}")
+if(result EQUAL 0 OR NOT message MATCHES "was built with torch .* only; found torch 1\\.2\\.3 in ")
+  message(FATAL_ERROR "torch 1.2.3 should have been refused, got ${result}: ${message}")
+endif()
