@@ -18,8 +18,9 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.special import ellipj, ellipkm1
 
-RESOLUTION = 1e-3
-CERTIFICATES = [(20, 2e-3), (100, 2e-3), (100, 4e-3), (1000, 8e-3)]  # (weight, t)
+# Name, resolution l, poles r, and whether the nuclear norm is to be certified.
+LEVELS = [("Light", 7e-3, 3, True), ("Coarse", 1e-3, 4, True), ("Fine", 1e-3, 6, False)]
+CERTIFICATES = [(5, 2), (20, 1), (20, 2), (100, 2), (100, 4), (1000, 8)]  # (weight, t / l)
 
 
 def zolotarev(resolution, poles):
@@ -79,28 +80,23 @@ def main():
         "",
         "namespace tensorion::zolotarev {",
         "",
-        f"inline constexpr double kResolution = {RESOLUTION:g};",
+        f"inline constexpr int kCertificates = {len(CERTIFICATES)};",
     ]
-    for name, count in (("Coarse", 4), ("Fine", 6)):
-        alpha, beta, c, floor = zolotarev(RESOLUTION, count)
+    for name, resolution, count, certified in LEVELS:
+        alpha, beta, poles, floor = zolotarev(resolution, count)
         lines += [
             "",
-            f"inline constexpr int k{name}Poles = {count};",
+            f"inline constexpr double k{name}Resolution = {resolution:g};",
             f"inline constexpr double k{name}Floor = {floor:.17g};",
             f"inline constexpr double k{name}Alpha = {alpha:.17g};",
             f"inline constexpr double k{name}Beta[] = {numbers(beta)};",
-            f"inline constexpr double k{name}C[] = {numbers(c)};",
+            f"inline constexpr double k{name}C[] = {numbers(poles)};",
         ]
-        if name == "Coarse":
-            poles = c
-    size = 3 + 3 * len(poles)
-    lines += ["", f"inline constexpr int kMoments = {size};"]
-    lines += [f"inline constexpr int kCertificates = {len(CERTIFICATES)};"]
-    for name, side in (("Upper", 1), ("Lower", -1)):
-        lines.append(f"inline constexpr double k{name}[kCertificates][kMoments] = {{")
-        for weight, t in CERTIFICATES:
-            lines.append(f"    {numbers(certificate(poles, side, weight, t))},")
-        lines.append("};")
+        for bound, side in (("Upper", 1), ("Lower", -1)) if certified else ():
+            lines.append(f"inline constexpr double k{name}{bound}[kCertificates][{3 + 3 * count}] = {{")
+            for weight, t in CERTIFICATES:
+                lines.append(f"    {numbers(certificate(poles, side, weight, t * resolution))},")
+            lines.append("};")
     lines += ["", "}  // namespace tensorion::zolotarev", ""]
     target = Path(__file__).parent.parent / "tensorion" / "zolotarev_tables.h"
     target.write_text("// clang-format off\n" + "\n".join(lines))

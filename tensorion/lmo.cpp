@@ -67,6 +67,14 @@ Candidate select(const at::Tensor& m, int64_t& solved) {
     contenders.push_back(std::move(candidate));
     std::erase_if(contenders, [bar](const Candidate& other) { return other.upper < bar; });
   }
+  if (contenders.size() > 1) {
+    for (auto& contender : contenders) {
+      contender.estimate->refine();
+      contender.upper = contender.estimate->bounds().upper;
+      bar = std::max(bar, contender.estimate->bounds().lower);
+    }
+    std::erase_if(contenders, [bar](const Candidate& other) { return other.upper < bar; });
+  }
   if (contenders.size() == 1) return std::move(contenders.front());
   // In the order of enumeration, so that the first of equals wins.
   std::sort(contenders.begin(), contenders.end(), [](const auto& a, const auto& b) {

@@ -91,23 +91,42 @@ NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
   const bool moderate = std::abs(exponent_) <= 24;
   if (moderate) exponent_ = 0;
   a_ = moderate ? work.contiguous() : scaled(work.contiguous(), -exponent_);
-  pass_ = ZolotarevPass::solve(a_, ZolotarevPass::Accuracy::coarse, std::ldexp(bar, -exponent_));
-  const auto bounds = pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear;
-  bounds_ = {std::ldexp(bounds.lower, exponent_), std::ldexp(bounds.upper, exponent_)};
+  gram_.emplace(a_);
+  bounds_ = {0, std::ldexp(gram_->nuclear_upper, exponent_)};
+  if (bounds_.upper < bar) return;
+  // A stable rank under 2 goes with singular values that three poles do not reach.
+  const bool steep = gram_->trace < 2 * gram_->lambda;
+  solve(steep ? ZolotarevPass::Accuracy::coarse : ZolotarevPass::Accuracy::light);
 }
 
-PolarFactor NuclearEstimate::factor() const {
+void NuclearEstimate::solve(ZolotarevPass::Accuracy accuracy) {
+  accuracy_ = accuracy;
+  pass_ = ZolotarevPass::solve(*gram_, accuracy);
+  const auto bounds = pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear;
+  bounds_.lower = std::max(bounds_.lower, std::ldexp(bounds.lower, exponent_));
+  bounds_.upper = std::min(bounds_.upper, std::ldexp(bounds.upper, exponent_));
+}
+
+bool NuclearEstimate::refine() {
+  if (!a_.defined() || accuracy_ == ZolotarevPass::Accuracy::coarse) return false;
+  solve(ZolotarevPass::Accuracy::coarse);
+  return true;
+}
+
+PolarFactor NuclearEstimate::factor() {
   if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
+  double upper = std::ldexp(bounds_.upper, -exponent_);
+  if (!accuracy_ || (pass_ && pass_->value() < kPolarQuality * upper)) refine();
   if (!pass_) return svd_factor(input_);
-  if (!pass_->complete()) return NuclearEstimate(input_).factor();
+  upper = std::ldexp(bounds_.upper, -exponent_);
   auto x = pass_->apply(a_);
   double value = inner_product(a_, x);
-  double upper = std::ldexp(bounds_.upper, -exponent_);
   double resolution = pass_->resolution();
   double floor = pass_->floor();
   // Each further pass starts from X, whose small singular values have been lifted by a factor of a thousand.
   for (int passes = 1; value < kPolarQuality * upper; ++passes) {
-    const auto next = passes < kMaxPasses ? ZolotarevPass::solve(x, ZolotarevPass::Accuracy::fine) : std::nullopt;
+    const auto next =
+        passes < kMaxPasses ? ZolotarevPass::solve(GramMatrix(x), ZolotarevPass::Accuracy::fine) : std::nullopt;
     if (!next) return svd_factor(input_);
     x = next->apply(x);
     value = inner_product(a_, x);
@@ -131,7 +150,8 @@ PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
   if (a.numel() == 0) return {at::zeros_like(a), 0, {}};
   const auto method = resolved(options.method, a);
   if (method != "newton_schulz") return single_factor(a.detach(), method);
-  const NuclearEstimate estimate(a.detach());
+  NuclearEstimate estimate(a.detach());
+  estimate.refine();
   auto x = newton_schulz_factor(a.detach(), options);
   const double norm = largest_value(coefficient_schedule(options.ns_coefficients, options.ns_steps));
   const double value = inner_product(a.to(at::kDouble), x.to(at::kDouble)) / std::max(1.0, norm);

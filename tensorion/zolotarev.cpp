@@ -4,9 +4,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -16,18 +16,34 @@
 namespace tensorion {
 namespace {
 
-struct Weights {
+struct Level {
+  double resolution;
   double floor;
   double alpha;
   std::span<const double> beta;
   std::span<const double> c;
+  std::span<const double> upper;  // the certificates, one after the other; empty where there are none
+  std::span<const double> lower;
 };
 
-Weights weights(ZolotarevPass::Accuracy accuracy) {
-  using namespace zolotarev;
-  if (accuracy == ZolotarevPass::Accuracy::coarse) return {kCoarseFloor, kCoarseAlpha, kCoarseBeta, kCoarseC};
-  return {kFineFloor, kFineAlpha, kFineBeta, kFineC};
+template <size_t N>
+std::span<const double> flat(const double (&rows)[zolotarev::kCertificates][N]) {
+  return {&rows[0][0], zolotarev::kCertificates * N};
 }
+
+Level level(ZolotarevPass::Accuracy accuracy) {
+  using namespace zolotarev;
+  switch (accuracy) {
+    case ZolotarevPass::Accuracy::light:
+      return {kLightResolution, kLightFloor, kLightAlpha, kLightBeta, kLightC, flat(kLightUpper), flat(kLightLower)};
+    case ZolotarevPass::Accuracy::coarse:
+      return {kCoarseResolution, kCoarseFloor,      kCoarseAlpha,      kCoarseBeta,
+              kCoarseC,          flat(kCoarseUpper), flat(kCoarseLower)};
+    default: return {kFineResolution, kFineFloor, kFineAlpha, kFineBeta, kFineC, {}, {}};
+  }
+}
+
+double epsilon(const at::Tensor& a) { return a.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7; }
 
 // What the inverse of one shifted matrix tells about the spectrum.
 struct Traces {
@@ -111,72 +127,68 @@ int64_t concurrency(const at::Tensor& s) {
   return threads >= 2 && threads <= 4 ? 2 : 1;
 }
 
-NuclearBounds certify(std::span<const double> moments, double scale, double slack) {
-  using namespace zolotarev;
+// The best of the certificates on the moments of the spectrum of S, plus and minus the slack.
+NuclearBounds certify(const Level& level, std::span<const double> moments, double slack) {
   NuclearBounds bounds{0, std::numeric_limits<double>::infinity()};
-  for (int k = 0; k < kCertificates; ++k) {
-    double upper = 0, lower = 0;
-    for (int i = 0; i < kMoments; ++i) {
-      upper += kUpper[k][i] * moments[i];
-      lower += kLower[k][i] * moments[i];
-    }
-    bounds.upper = std::min(bounds.upper, upper);
-    bounds.lower = std::max(bounds.lower, lower);
+  for (size_t row = 0; row < level.upper.size(); row += moments.size()) {
+    bounds.upper = std::min(bounds.upper, std::inner_product(moments.begin(), moments.end(), &level.upper[row], 0.0));
+    bounds.lower = std::max(bounds.lower, std::inner_product(moments.begin(), moments.end(), &level.lower[row], 0.0));
   }
-  return {std::max(0.0, scale * (bounds.lower - slack)), scale * (bounds.upper + slack)};
+  return {std::max(0.0, bounds.lower - slack), bounds.upper + slack};
 }
 
 }  // namespace
 
-std::optional<ZolotarevPass> ZolotarevPass::solve(const at::Tensor& a, Accuracy accuracy, double bar) {
-  const auto [floor, alpha, beta, c] = weights(accuracy);
-  const auto poles = static_cast<int64_t>(c.size());
-  const int64_t m = a.size(0);
-  const auto s = gram(a);
+GramMatrix::GramMatrix(const at::Tensor& a) : matrix(gram(a)) {
+  const auto m = static_cast<double>(a.size(0));
+  trace = matrix.diagonal().sum(at::kDouble).item<double>();
+  squares = std::pow(at::linalg_vector_norm(matrix).item<double>(), 2);
+  // From mean and variance of the m eigenvalues: the largest is largest, and the sum of their roots too, where one is
+  // large and the others are equal.
+  const double mean = trace / m;
+  const double variance = std::max(0.0, squares / m - mean * mean);
+  lambda = (mean + std::sqrt((m - 1) * variance)) * (1 + 8 * epsilon(a));
+  const double others = m > 1 ? std::max(0.0, mean - std::sqrt(variance / (m - 1))) : 0;
+  nuclear_upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
+}
 
-  // The largest eigenvalue from the trace t and the sum of squares u of all m eigenvalues:
-  // t/m + sqrt((m-1)/m (u - t^2/m)) bounds it, with equality where the others are equal.
-  const double epsilon = a.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7;
-  const double t = s.diagonal().sum(at::kDouble).item<double>();
-  const double u = std::pow(at::linalg_vector_norm(s).item<double>(), 2);
-  const double mean = t / m;
-  const double variance = std::max(0.0, u / m - mean * mean);
-  const double lambda = (mean + std::sqrt((m - 1) * variance)) * (1 + 8 * epsilon);
+std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accuracy accuracy) {
+  const auto filter = level(accuracy);
+  const auto poles = static_cast<int64_t>(filter.c.size());
+  const auto& s = gram.matrix;
+  const int64_t m = s.size(0);
+  const double lambda = gram.lambda;
   if (!(lambda > 0) || !std::isfinite(lambda)) return std::nullopt;
 
   ZolotarevPass pass;
-  // The sum of the roots is largest for that same spectrum: one eigenvalue large, the others equal.
-  const double others = m > 1 ? std::max(0.0, mean - std::sqrt(variance / (m - 1))) : 0;
-  pass.bounds_.upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
-  if (pass.bounds_.upper < bar) return pass;
   pass.q_ = at::empty_like(s);
-  pass.floor_ = floor;
-  pass.resolution_ = zolotarev::kResolution * std::sqrt(lambda);
+  pass.floor_ = filter.floor;
+  pass.resolution_ = filter.resolution * std::sqrt(lambda);
   std::vector<Traces> traces(poles);
-  const int64_t workers = concurrency(s);
   std::vector<at::Tensor> inverses;
-  for (int64_t k = 0; k < workers; ++k) inverses.push_back(at::empty_like(s));
-  for (int64_t first = 0; first < poles; first += workers) {
+  for (int64_t first = 0; first < poles; first += static_cast<int64_t>(inverses.size())) {
+    const auto count = std::min(concurrency(s), poles - first);
+    inverses.resize(count);
     const auto shift_and_invert = [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
         auto& w = inverses[k];
+        if (!w.defined()) w = at::empty_like(s);
         w.copy_(s);
-        w.diagonal().add_(lambda * c[first + k]);
-        const auto log_det = invert_positive_(w);
-        traces[first + k].log_det = log_det.value_or(std::numeric_limits<double>::quiet_NaN());
+        w.diagonal().add_(lambda * filter.c[first + k]);
+        traces[first + k].log_det = invert_positive_(w).value_or(std::numeric_limits<double>::quiet_NaN());
       }
     };
-    if (workers == 1) {
+    if (count == 1) {
       shift_and_invert(0, 1);
     } else {
-      at::parallel_for(0, workers, 1, shift_and_invert);
+      at::parallel_for(0, count, 1, shift_and_invert);
     }
     std::vector<double> scales;
-    for (int64_t k = 0; k < workers; ++k) {
+    for (int64_t k = 0; k < count; ++k) {
       if (std::isnan(traces[first + k].log_det)) return std::nullopt;
-      scales.push_back(std::sqrt(lambda) * beta[first + k]);
+      scales.push_back(std::sqrt(lambda) * filter.beta[first + k]);
     }
-    const std::span<Traces> current(traces.data() + first, workers);
+    const std::span<Traces> current(traces.data() + first, count);
     if (!s.is_cpu()) {
       accumulate_generic(pass.q_, first > 0, inverses, scales, current);
     } else if (s.scalar_type() == at::kFloat) {
@@ -185,21 +197,25 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const at::Tensor& a, Accuracy 
       accumulate<double>(pass.q_, first > 0, inverses, scales, current);
     }
   }
-  pass.q_.diagonal().add_(alpha / std::sqrt(lambda));
+  pass.q_.diagonal().add_(filter.alpha / std::sqrt(lambda));
   mirror_lower_(pass.q_);
 
-  if (accuracy == Accuracy::coarse) {
-    std::vector<double> moments{static_cast<double>(m), t / lambda, u / (lambda * lambda)};
-    for (int64_t j = 0; j < poles; ++j) {
-      const double shift = lambda * c[j];
-      moments.push_back(shift * traces[j].trace);
-      moments.push_back(shift * shift * traces[j].squares);
-      moments.push_back(traces[j].log_det - m * std::log(shift));
-    }
+  std::vector<double> moments{static_cast<double>(m), gram.trace / lambda, gram.squares / (lambda * lambda)};
+  double value = filter.alpha * gram.trace / lambda;
+  for (int64_t j = 0; j < poles; ++j) {
+    const double shift = lambda * filter.c[j];
+    moments.push_back(shift * traces[j].trace);
+    moments.push_back(shift * shift * traces[j].squares);
+    moments.push_back(traces[j].log_det - m * std::log(shift));
+    value += filter.beta[j] * (m - shift * traces[j].trace);  // tr of S (S + c I)^-1
+  }
+  pass.value_ = std::sqrt(lambda) * value;
+  if (!filter.upper.empty()) {
     // Rounding moves the eigenvalues of S by some 2 eps, hence their roots by eps / sqrt(s + c) each, at most
     // eps sqrt(m tr (S + c_0)^-1) in sum.
-    const double slack = epsilon * std::sqrt(m * lambda * traces[0].trace);
-    pass.bounds_ = certify(moments, std::sqrt(lambda), slack);
+    const double slack = epsilon(s) * std::sqrt(m * lambda * traces[0].trace);
+    const auto bounds = certify(filter, moments, slack);
+    pass.bounds_ = {std::sqrt(lambda) * bounds.lower, std::min(gram.nuclear_upper, std::sqrt(lambda) * bounds.upper)};
   }
   return pass;
 }

@@ -22,23 +22,35 @@ struct NuclearBounds {
   double upper = 0;
 };
 
+// A A^T and what its trace and Frobenius norm alone tell.
+struct GramMatrix {
+  at::Tensor matrix;
+  double trace = 0;
+  double squares = 0;     // ||A A^T||_F^2
+  double lambda = 0;      // >= the largest eigenvalue
+  double nuclear_upper = 0;  // >= ||A||_*
+
+  // `a`: m <= n, fp32 or fp64, finite, entries of moderate size.
+  explicit GramMatrix(const at::Tensor& a);
+};
+
 class ZolotarevPass {
  public:
   enum class Accuracy {
-    coarse,  // four poles, floor 0.963, nuclear norm certified
-    fine,    // six poles, floor 0.9965
+    light,   // three poles: resolution 7e-3, floor 0.966, nuclear norm certified to about 0.5 %
+    coarse,  // four poles: resolution 1e-3, floor 0.963, nuclear norm certified to about 0.1 %
+    fine,    // six poles: resolution 1e-3, floor 0.9965
   };
 
-  // `a`: m <= n, fp32 or fp64, finite, not zero, entries of moderate size. Nothing is returned where a
-  // factorization fails. Where a bound from the Gram matrix alone shows ||a||_* < bar, the pass ends there:
-  // it then knows nothing but that bound, and is not complete().
-  static std::optional<ZolotarevPass> solve(const at::Tensor& a, Accuracy accuracy, double bar = 0);
-  bool complete() const { return q_.defined(); }
+  // Nothing is returned where a factorization fails.
+  static std::optional<ZolotarevPass> solve(const GramMatrix& gram, Accuracy accuracy);
 
   // X = Q a.
   at::Tensor apply(const at::Tensor& a) const;
 
-  // Of the matrix that was passed; only coarse passes certify both sides.
+  // <A, X>, known before X is.
+  double value() const { return value_; }
+  // Not of fine passes.
   const NuclearBounds& nuclear_norm() const { return bounds_; }
   double resolution() const { return resolution_; }
   double floor() const { return floor_; }
@@ -47,6 +59,7 @@ class ZolotarevPass {
   ZolotarevPass() = default;
 
   at::Tensor q_;
+  double value_ = 0;
   NuclearBounds bounds_;
   double resolution_ = 0;
   double floor_ = 0;

@@ -1,5 +1,7 @@
 #include "tensorion/zolotarev.h"
 
+#include <array>
+#include <numeric>
 #include <span>
 
 #include "tensorion/zolotarev_tables.h"
@@ -20,8 +22,8 @@ double filter(double x, double alpha, std::span<const double> beta, std::span<co
 }
 
 TEST(Zolotarev, FiltersStayBetweenFloorAndOne) {
-  const auto check = [](double floor, double alpha, std::span<const double> beta, std::span<const double> c) {
-    for (double x = kResolution; x <= 1; x *= 1.0003) {
+  const auto check = [](double resolution, double floor, double alpha, std::span<const double> beta, std::span<const double> c) {
+    for (double x = resolution; x <= 1; x *= 1.0003) {
       const double f = filter(x, alpha, beta, c);
       ASSERT_LE(f, 1 + 1e-9) << x;
       ASSERT_GE(f, floor - 1e-9) << x;
@@ -29,19 +31,20 @@ TEST(Zolotarev, FiltersStayBetweenFloorAndOne) {
     // Concave below the resolution: the certificate of later passes rests on f(x) >= floor x / resolution there.
     double before = 0, slope = 1e300;
     for (int i = 1; i <= 1000; ++i) {
-      const double f = filter(kResolution * i / 1000, alpha, beta, c);
+      const double f = filter(resolution * i / 1000, alpha, beta, c);
       ASSERT_LE(f - before, slope * (1 + 1e-9)) << i;
       slope = f - before;
       before = f;
     }
   };
-  check(kCoarseFloor, kCoarseAlpha, kCoarseBeta, kCoarseC);
-  check(kFineFloor, kFineAlpha, kFineBeta, kFineC);
+  check(kLightResolution, kLightFloor, kLightAlpha, kLightBeta, kLightC);
+  check(kCoarseResolution, kCoarseFloor, kCoarseAlpha, kCoarseBeta, kCoarseC);
+  check(kFineResolution, kFineFloor, kFineAlpha, kFineBeta, kFineC);
 }
 
 TEST(Zolotarev, FourPolesAreTwoHalleySteps) {
   // Nakatsukasa, Bai and Gygi's dynamical weights.
-  double l = kResolution;
+  double l = kCoarseResolution;
   std::vector<std::array<double, 3>> steps;
   for (int i = 0; i < 2; ++i) {
     const double d = std::cbrt(4 * (1 - l * l) / std::pow(l, 4));
@@ -59,50 +62,71 @@ TEST(Zolotarev, FourPolesAreTwoHalleySteps) {
   }
 }
 
-TEST(Zolotarev, CertificatesBoundTheSquareRoot) {
+template <size_t N>
+void expect_bounds(const double (&upper)[kCertificates][N], const double (&lower)[kCertificates][N], std::span<const double> poles) {
   for (int k = 0; k < kCertificates; ++k) {
     for (double s = 1e-13; s <= 1; s *= 1.00017) {
       std::vector<double> basis{1, s, s * s};
-      for (const double c : kCoarseC) {
+      for (const double c : poles) {
         basis.push_back(c / (s + c));
         basis.push_back(std::pow(c / (s + c), 2));
         basis.push_back(std::log1p(s / c));
       }
-      double upper = 0, lower = 0;
-      for (int i = 0; i < kMoments; ++i) {
-        upper += kUpper[k][i] * basis[i];
-        lower += kLower[k][i] * basis[i];
-      }
-      ASSERT_GE(upper, std::sqrt(s) - 1e-9) << k << " " << s;
-      ASSERT_LE(lower, std::sqrt(s) + 1e-9) << k << " " << s;
+      ASSERT_GE(std::inner_product(basis.begin(), basis.end(), upper[k], 0.0), std::sqrt(s) - 1e-9) << k << " " << s;
+      ASSERT_LE(std::inner_product(basis.begin(), basis.end(), lower[k], 0.0), std::sqrt(s) + 1e-9) << k << " " << s;
     }
   }
 }
 
+TEST(Zolotarev, CertificatesBoundTheSquareRoot) {
+  expect_bounds(kLightUpper, kLightLower, kLightC);
+  expect_bounds(kCoarseUpper, kCoarseLower, kCoarseC);
+}
+
+TEST(Zolotarev, GramMatrixBounds) {
+  std::mt19937_64 random(1);
+  for (int trial = 0; trial < 200; ++trial) {
+    const int64_t m = 1 + random() % 20;
+    const auto spectrum = gaussian({m}, trial, at::kDouble).abs().pow(1 + trial % 4);
+    const auto a = with_spectrum(spectrum, m, m + trial % 7, trial, at::kDouble);
+    const GramMatrix gram(a);
+    EXPECT_GE(gram.lambda, spectrum.max().square().item<double>());
+    EXPECT_GE(gram.nuclear_upper, spectrum.sum().item<double>());
+    EXPECT_LE(gram.nuclear_upper, std::sqrt(m) * a.norm().item<double>() * (1 + 1e-5)) << "no better than Cauchy-Schwarz";
+  }
+}
+
 TEST(Zolotarev, NuclearNormIsCertifiedClosely) {
+  using Accuracy = ZolotarevPass::Accuracy;
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const double exponent : {0.0, 0.5, 1.0}) {
       const auto spectrum = power_law(150, exponent) * 3;
       const double truth = spectrum.sum().item<double>();
-      const auto pass = ZolotarevPass::solve(with_spectrum(spectrum, 150, 200, 1, dtype), ZolotarevPass::Accuracy::coarse);
-      ASSERT_TRUE(pass.has_value());
-      EXPECT_LE(pass->nuclear_norm().lower, truth);
-      EXPECT_GE(pass->nuclear_norm().upper, truth);
-      EXPECT_LE(pass->nuclear_norm().upper - pass->nuclear_norm().lower, 0.003 * truth) << exponent;
+      const GramMatrix gram(with_spectrum(spectrum, 150, 200, 1, dtype));
+      for (const auto& [accuracy, width] : {std::pair{Accuracy::light, 0.02}, std::pair{Accuracy::coarse, 0.003}}) {
+        const auto pass = ZolotarevPass::solve(gram, accuracy);
+        ASSERT_TRUE(pass.has_value());
+        EXPECT_LE(pass->nuclear_norm().lower, truth);
+        EXPECT_GE(pass->nuclear_norm().upper, truth);
+        EXPECT_LE(pass->nuclear_norm().upper - pass->nuclear_norm().lower, width * truth) << exponent;
+      }
     }
   }
 }
 
 TEST(Zolotarev, PassFiltersTheSingularValues) {
-  const auto spectrum = power_law(60, 1.5);
-  for (const auto accuracy : {ZolotarevPass::Accuracy::coarse, ZolotarevPass::Accuracy::fine}) {
+  using Accuracy = ZolotarevPass::Accuracy;
+  const auto spectrum = power_law(60, 1.1);  // the smallest, 0.011, is above every resolution
+  for (const auto accuracy : {Accuracy::light, Accuracy::coarse, Accuracy::fine}) {
     const auto a = with_spectrum(spectrum, 60, 90, 2, at::kDouble);
-    const auto pass = ZolotarevPass::solve(a, accuracy);
+    const auto pass = ZolotarevPass::solve(GramMatrix(a), accuracy);
     ASSERT_TRUE(pass.has_value());
-    const auto values = at::linalg_svdvals(pass->apply(a));
+    const auto x = pass->apply(a);
+    const auto values = at::linalg_svdvals(x);
     EXPECT_LE(values.max().item<double>(), 1 + 1e-12);
-    EXPECT_GE(values.min().item<double>(), pass->floor() - 1e-9);  // 60^-1.5 is above the resolution
-    EXPECT_LT(pass->resolution(), 60 * 1e-3);
+    EXPECT_GE(values.min().item<double>(), pass->floor() - 1e-9);
+    EXPECT_LT(pass->resolution(), 0.011);
+    EXPECT_NEAR(pass->value(), (a * x).sum().item<double>(), 1e-10);
   }
 }
 
