@@ -25,8 +25,8 @@ build: build/.installed
 .venv/.ready: scripts/setup.sh scripts/requirements.txt
 	scripts/setup.sh
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet pip==26.3
-	$(PIP) install --quiet --requirement scripts/requirements.txt
+	$(PIP) install -qq pip==26.3
+	$(PIP) install -qq --requirement scripts/requirements.txt
 	touch $@
 
 # One CMake build serves the tests, the program and the package.
@@ -40,7 +40,7 @@ build/.installed: .venv/.ready $(SOURCES)
 
 # Both are run, whether or not the first fails.
 test: build
-	status=0; \
+	@status=0; \
 	ctest --test-dir build --output-on-failure --no-tests=error --parallel 2 || status=1; \
 	.venv/bin/python -m pytest -q || status=1; \
 	exit $$status
@@ -49,7 +49,7 @@ demo: build
 	.venv/bin/tensorion inspect resnet18
 
 .venv/.lint: .venv/.ready scripts/requirements-lint.txt
-	$(PIP) install --quiet --requirement scripts/requirements-lint.txt
+	$(PIP) install -qq --requirement scripts/requirements-lint.txt
 	touch $@
 
 lint: build .venv/.lint
