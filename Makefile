@@ -1,6 +1,7 @@
 # make build   everything, from nothing: .venv with the package, the program at .venv/bin/tensorion
 # make test    all tests
 # make demo    a look at what it does
+# make bench   where the time goes
 # make lint    style and static checks
 # make format  bring the sources into that style
 # make clean   remove what was built (.venv stays)
@@ -11,7 +12,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build test demo lint format clean
+.PHONY: build test demo bench lint format clean
 
 PYTHON ?= python3
 export PYTHON
@@ -25,8 +26,8 @@ build: build/.installed
 .venv/.ready: scripts/setup.sh scripts/requirements.txt
 	scripts/setup.sh
 	$(PYTHON) -m venv .venv
-	$(PIP) install --quiet pip==26.3
-	$(PIP) install --quiet --requirement scripts/requirements.txt
+	$(PIP) install -qq pip==26.3
+	$(PIP) install -qq --requirement scripts/requirements.txt
 	touch $@
 
 # One CMake build serves the tests, the program and the package.
@@ -40,7 +41,7 @@ build/.installed: .venv/.ready $(SOURCES)
 
 # Both are run, whether or not the first fails.
 test: build
-	status=0; \
+	@status=0; \
 	ctest --test-dir build --output-on-failure --no-tests=error --parallel 2 || status=1; \
 	.venv/bin/python -m pytest -q || status=1; \
 	exit $$status
@@ -48,8 +49,14 @@ test: build
 demo: build
 	.venv/bin/tensorion inspect resnet18
 
+bench: build
+	scripts/setup.sh bench
+	cmake -S . -B build -DTENSORION_BENCHMARKS=ON >build/bench.log 2>&1 || { cat build/bench.log; exit 1; }
+	cmake --build build --target tensorion_benchmarks
+	build/benchmarks/tensorion_benchmarks
+
 .venv/.lint: .venv/.ready scripts/requirements-lint.txt
-	$(PIP) install --quiet --requirement scripts/requirements-lint.txt
+	$(PIP) install -qq --requirement scripts/requirements-lint.txt
 	touch $@
 
 lint: build .venv/.lint

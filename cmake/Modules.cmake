@@ -2,25 +2,33 @@
 # names in DEPS, and no others: an include against the direction of the
 # dependencies does not compile.
 #
-#   tensorion_module(<target> HEADERS <path>... SOURCES <path>... [DEPS <target>...])
+#   tensorion_module(<target> HEADERS <path>... SOURCES <path>... [PRIVATE_HEADERS <path>...] [DEPS <target>...])
 #
 # Paths are relative to the repository's root, and so are the includes:
-# #include "tensorion/unfolding.h". The directory's property TENSORION_HEADERS
-# collects them.
+# #include "tensorion/unfolding.h". PRIVATE_HEADERS are for the module alone.
+# The directory's property TENSORION_HEADERS collects the others.
 function(tensorion_module target)
-  cmake_parse_arguments(arg "" "" "HEADERS;SOURCES;DEPS" ${ARGN})
-  set(view ${CMAKE_BINARY_DIR}/include/${target})
-  foreach(header ${arg_HEADERS})
+  cmake_parse_arguments(arg "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;DEPS" ${ARGN})
+  set_property(DIRECTORY APPEND PROPERTY TENSORION_HEADERS ${arg_HEADERS})
+  tensorion_view(view ${target} ${arg_HEADERS})
+  tensorion_view(private_view ${target}-private ${arg_PRIVATE_HEADERS})
+  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/)
+  add_library(${target} OBJECT ${arg_SOURCES})
+  target_include_directories(${target} PUBLIC ${view} PRIVATE ${private_view})
+  target_link_libraries(${target} PUBLIC ${arg_DEPS} torch)
+  tensorion_precompile(${target})
+endfunction()
+
+# Sets `variable` to a folder from which just these headers can be included.
+function(tensorion_view variable name)
+  set(view ${CMAKE_BINARY_DIR}/include/${name})
+  file(MAKE_DIRECTORY ${view})
+  foreach(header ${ARGN})
     get_filename_component(folder ${view}/${header} DIRECTORY)
     file(MAKE_DIRECTORY ${folder})
     file(CREATE_LINK ${CMAKE_SOURCE_DIR}/${header} ${view}/${header} SYMBOLIC)
   endforeach()
-  set_property(DIRECTORY APPEND PROPERTY TENSORION_HEADERS ${arg_HEADERS})
-  list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/)
-  add_library(${target} OBJECT ${arg_SOURCES})
-  target_include_directories(${target} PUBLIC ${view})
-  target_link_libraries(${target} PUBLIC ${arg_DEPS} torch)
-  tensorion_precompile(${target})
+  set(${variable} ${view} PARENT_SCOPE)
 endfunction()
 
 # The precompiled headers: ATen costs ten seconds a file without them.

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Sees to the system packages that a build needs: installs the missing ones
 # with apt where that is allowed, otherwise says which they are.
+#
+#   scripts/setup.sh [bench]    bench: those of the benchmarks as well
 set -euo pipefail
 
 has_header() {
@@ -28,6 +30,9 @@ need libcli11-dev has_header CLI/CLI.hpp
 need nlohmann-json3-dev has_header nlohmann/json.hpp
 need libjpeg-dev has_header jpeglib.h
 need zlib1g-dev has_header zlib.h
+if [ "${1:-}" = bench ]; then
+  need libbenchmark-dev has_header benchmark/benchmark.h
+fi
 
 if ! "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
   echo "Tensorion needs Python 3.10 or later, got $("${PYTHON:-python3}" --version 2>&1)." >&2
