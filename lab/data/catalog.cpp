@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -51,8 +52,7 @@ const std::vector<Entry>& entries() {
        {"fashion-mnist"},
        {{has_fashion_mnist, read_fashion_mnist,
          "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-         "t10k-labels-idx1-ubyte, each "
-         "with or without .gz"}},
+         "t10k-labels-idx1-ubyte, each with or without .gz"}},
        kFashionMnistSize,
        10,
        {{0.2860}, {0.3530}},
@@ -120,8 +120,7 @@ Found find_folder(const Entry& entry, const fs::path& given) {
     places.emplace_back(given, "--data");
   } else {
     if (environment != nullptr && *environment != '\0') places.emplace_back(environment, "TENSORION_DATA");
-    if (std::string(entry.name) == "fashion-mnist")
-      places.emplace_back(kDebianFashionMnist, "Debian's package");
+    if (entry.layouts[0].read == read_fashion_mnist) places.emplace_back(kDebianFashionMnist, "Debian");
   }
   std::string looked;
   for (const auto& [place, by] : places) {
@@ -145,14 +144,17 @@ Found find_folder(const Entry& entry, const fs::path& given) {
                            "\n  to be had by: " + entry.where_to_get);
 }
 
-// Small pictures have one size, that of the first; large ones may differ.
-std::optional<ImageSize> size_of_pictures(const Entry& entry, const Source& source) {
+// The size that every picture has, so that it can be used as it is. Small
+// pictures must all be like the first, unless they are to be resized anyway.
+std::optional<ImageSize> common_size(const Entry& entry, const Source& source,
+                                     std::optional<int64_t> image_size) {
   if (entry.size) return entry.size;
   const fs::path& first = source.train.files.front();
   const std::string bytes = read_file(first);
   const ImageSize size = JpegDecoder(bytes, first).size();
-  if (std::max(size.height, size.width) <= kSmallSide) return size;
-  return std::nullopt;
+  if (std::max(size.height, size.width) > kSmallSide) return std::nullopt;
+  if (image_size && size != ImageSize{*image_size, *image_size}) return std::nullopt;
+  return size;
 }
 
 Dataset load_split(const Samples& samples, std::optional<int64_t> limit, std::optional<ImageSize> size,
@@ -180,7 +182,7 @@ DatasetSpec load_dataset(const std::string& name, const DatasetOptions& options)
     throw DataError(folder, name + " has " + std::to_string(*entry.classes) + " classes, got " +
                                 std::to_string(source.classes.size()));
   }
-  const auto own_size = size_of_pictures(entry, source);
+  const auto own_size = common_size(entry, source, options.image_size);
 
   DatasetSpec out;
   out.name = name;

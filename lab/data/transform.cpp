@@ -86,11 +86,12 @@ Box random_resized_box(const RandomResizedCrop& crop, ImageSize size, Random& ra
 
 void apply(const Transform& transform, const ImageView& image, Random random, bool channels_last,
            float* out) {
-  const auto channels = static_cast<int64_t>(transform.normalization.mean.size());
-  TORCH_CHECK_VALUE(image.channels == channels, "[tensorion.data] the normalization is for ", channels,
-                    " channels, got a picture of ", image.channels);
+  const auto& [mean, std] = transform.normalization;
+  TORCH_CHECK_VALUE(static_cast<int64_t>(mean.size()) == image.channels && std.size() == mean.size(),
+                    "[tensorion.data] expected a mean and a standard deviation for each of ", image.channels,
+                    " channels, got ", mean.size(), " and ", std.size());
   const bool flip = transform.flip && random.coin();
-  const Output output(transform, channels, flip, channels_last, out);
+  const Output output(transform, image.channels, flip, channels_last, out);
   const auto emit = [&](int64_t channel, int64_t y, const float* row) {
     output.write_row(channel, y, row, 0, transform.size.width);
   };

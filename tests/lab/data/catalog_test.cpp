@@ -142,10 +142,19 @@ TEST_F(Catalog, ImageFoldersOfSmallPicturesKeepTheirSize) {
   const auto spec = load("imagefolder");
   EXPECT_TRUE(spec.train.pixels.defined());
   expect_padded_pipeline(spec, {20, 64});
-  // Unless another size is asked for.
-  expect_resized_pipeline(load_dataset("imagefolder", {.folder = folder_.path(), .image_size = 28}), 28, 32);
   write_file(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
   expect_error<DataError>([&] { load("imagefolder"); }, "class_1/2.jpg: expected a picture of 20 x 64");
+  // Another size that is asked for makes them all alike.
+  expect_resized_pipeline(load_dataset("imagefolder", {.folder = folder_.path(), .image_size = 28}), 28, 32);
+}
+
+TEST_F(Catalog, AnySizeCanBeAskedFor) {
+  write_image_folder("", 10, 32, 32);
+  expect_padded_pipeline(load_dataset("imagefolder", {.folder = folder_.path(), .image_size = 32}), {32, 32});
+  expect_padded_pipeline(load_dataset("cifar10", {.folder = folder_.path(), .image_size = 32}), {32, 32});
+  const auto larger = load_dataset("cifar10", {.folder = folder_.path(), .image_size = 224});
+  EXPECT_TRUE(larger.train.pixels.defined());
+  expect_resized_pipeline(larger, 224, 256);
 }
 
 TEST_F(Catalog, ImageFoldersOfLargePicturesAreResized) {

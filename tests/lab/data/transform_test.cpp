@@ -198,7 +198,7 @@ TEST(Transform, BadInputIsNamed) {
                                 "[tensorion.data] a padded crop keeps the size, expected 8 x 9, got 8 x 8");
   expect_error<c10::ValueError>(
       [&] { run({{8, 8}, PaddedCrop{4}, false, {{0.5}, {0.5}}}, picture, stream(0)); },
-      "the normalization is for 1 channels, got a picture of 3");
+      "expected a mean and a standard deviation for each of 3 channels, got 1 and 1");
   expect_error<c10::ValueError>([&] { run({{8, 8}, CenterCrop{7}, false, kThree}, picture, stream(0)); },
                                 "the shorter side before the centre crop must be at least 8 x 8, got 7");
 }
