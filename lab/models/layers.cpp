@@ -21,7 +21,7 @@ void check_images(const at::Tensor& images, int64_t channels, int64_t size, cons
                     "), got ", images.sizes());
 }
 
-void trunc_normal_(at::Tensor tensor, double std) {
+void trunc_normal_(const at::Tensor& tensor, double std) {
   const torch::NoGradGuard no_grad;
   constexpr double kBound = 2.0;
   // The inverse of the normal distribution at uniform values between those of the bounds.

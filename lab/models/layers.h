@@ -18,7 +18,7 @@ void check_interface(int64_t channels, int64_t classes, const std::string& model
 void check_images(const at::Tensor& images, int64_t channels, int64_t size, const std::string& model);
 
 // x ~ N(0, std^2) given |x| <= 2.
-void trunc_normal_(at::Tensor tensor, double std);
+void trunc_normal_(const at::Tensor& tensor, double std);
 
 // Weights trunc_normal_(0.02), biases 0: timm's linear layers in transformers.
 void init_linear(torch::nn::LinearImpl& linear);

@@ -26,7 +26,7 @@ struct ModelOptions {
   int64_t image_size = 0;
 
   // Blocks of each stage, one number for a ViT and four for the others; empty: those of the name.
-  std::vector<int64_t> depths = {};
+  std::vector<int64_t> depths = {};  // NOLINT(readability-redundant-member-init): gcc warns without
 };
 
 // resnet18, resnet34, resnet50, vit_small_patch16_224, vit_base_patch16_224,

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/normalization.h>
 #include <torch/types.h>
 
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -92,15 +96,23 @@ inline std::map<std::string, Shape> unfold_names(const json& folded) {
   return shapes;
 }
 
-inline void expect_names_and_shapes(const json& golden) {
+// Of the named models: tensors, and what their normalizations add to variances.
+inline void expect_structure(const json& golden) {
   for (const auto& [name, folded] : golden.at("shapes").items()) {
     const auto expected = unfold_names(folded);
     std::map<std::string, Shape> actual;
-    for (const auto& [key, tensor] : state_dict(*make_model({.name = name}))) {
+    const auto model = make_model({.name = name});
+    for (const auto& [key, tensor] : state_dict(*model)) {
       actual[key] = tensor.sizes().vec();
       EXPECT_EQ(tensor.scalar_type(), key.ends_with("num_batches_tracked") ? at::kLong : at::kFloat) << key;
     }
     EXPECT_EQ(actual, expected) << name;
+    std::set<double> eps;
+    for (const auto& module : model->modules()) {
+      if (const auto* norm = module->as<torch::nn::LayerNorm>()) eps.insert(norm->options.eps());
+      if (const auto* norm = module->as<torch::nn::BatchNorm2d>()) eps.insert(norm->options.eps());
+    }
+    EXPECT_EQ(eps, golden.at("norm_eps").at(name).get<std::set<double>>()) << name;
   }
 }
 

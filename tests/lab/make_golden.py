@@ -112,6 +112,11 @@ def shapes(model):
     return folded
 
 
+def norm_eps(name):
+    """What the normalizations add to variances, too little to show in outputs."""
+    return sorted({module.eps for module in build({"name": name}).modules() if hasattr(module, "eps")})
+
+
 def case(options, size):
     options = {**options, "classes": CLASSES}
     return options, [2, options.get("channels", 3), size, size]
@@ -188,6 +193,7 @@ def main():
         golden = {
             "timm": timm.__version__,
             "shapes": {name: shapes(build({"name": name})) for name in names},
+            "norm_eps": {name: norm_eps(name) for name in names},
             "outputs": [outputs(*entry) for entry in OUTPUTS[family]],
             "initial": [initial(entry) for entry in INITIAL[family]],
             "training": [training(*entry) for entry in TRAINING[family]],

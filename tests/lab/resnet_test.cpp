@@ -12,7 +12,7 @@ const auto& golden() {
   return values;
 }
 
-TEST(ResNet, NamesAndShapesAreTimms) { testing::expect_names_and_shapes(golden()); }
+TEST(ResNet, StructureIsTimms) { testing::expect_structure(golden()); }
 
 TEST(ResNet, OutputsAreTimms) { testing::expect_outputs(golden()); }
 

@@ -12,7 +12,7 @@ const auto& golden() {
   return values;
 }
 
-TEST(Swin, NamesAndShapesAreTimms) { testing::expect_names_and_shapes(golden()); }
+TEST(Swin, StructureIsTimms) { testing::expect_structure(golden()); }
 
 TEST(Swin, OutputsAreTimms) { testing::expect_outputs(golden()); }
 
