@@ -1,0 +1,118 @@
+#include "lab/models/models.h"
+
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <variant>
+
+#include "lab/models/swin.h"
+#include "lab/models/vit.h"
+
+namespace tensorion::lab {
+namespace {
+
+using Structure = std::variant<ResNetOptions, VitOptions, SwinOptions>;
+
+const std::vector<std::pair<std::string, Structure>>& structures() {
+  static const std::vector<std::pair<std::string, Structure>> all{
+      {"resnet18", ResNetOptions{.bottleneck = false, .depths = {2, 2, 2, 2}}},
+      {"resnet34", ResNetOptions{.bottleneck = false, .depths = {3, 4, 6, 3}}},
+      {"resnet50", ResNetOptions{.bottleneck = true, .depths = {3, 4, 6, 3}}},
+      {"vit_small_patch16_224", VitOptions{.dim = 384, .heads = 6}},
+      {"vit_base_patch16_224", VitOptions{.dim = 768, .heads = 12}},
+      {"vit_medium_patch16_gap_256", VitOptions{.image_size = 256,
+                                                .dim = 512,
+                                                .heads = 8,
+                                                .class_token = false,
+                                                .qkv_bias = false,
+                                                .layer_scale = 1e-6}},
+      {"swin_tiny_patch4_window7_224", SwinOptions{.dim = 96, .depths = {2, 2, 6, 2}, .heads = 3}},
+      {"swin_small_patch4_window7_224", SwinOptions{.dim = 96, .depths = {2, 2, 18, 2}, .heads = 3}},
+      {"swin_base_patch4_window7_224", SwinOptions{.dim = 128, .depths = {2, 2, 18, 2}, .heads = 4}},
+  };
+  return all;
+}
+
+// The number of heads times the width, and as many features for each as before.
+template <typename Transformer>
+void scale_heads(Transformer& structure, double width) {
+  TORCH_CHECK_VALUE(std::isfinite(width) && width > 0.0 && width <= 64.0,
+                    "[tensorion.make_model] width must be in (0, 64], got ", width);
+  const int64_t features = structure.dim / structure.heads;
+  structure.heads = std::max<int64_t>(1, std::llround(static_cast<double>(structure.heads) * width));
+  structure.dim = features * structure.heads;
+}
+
+void adapt(ResNetOptions& structure, const ModelOptions& options) {
+  structure.width = options.width;
+  structure.stem = options.stem;
+  if (!options.depths.empty()) structure.depths = options.depths;
+}
+
+void adapt(VitOptions& structure, const ModelOptions& options) {
+  scale_heads(structure, options.width);
+  if (options.image_size != 0) structure.image_size = options.image_size;
+  if (options.depths.empty()) return;
+  TORCH_CHECK_VALUE(options.depths.size() == 1, "[tensorion.make_model] depths of ", options.name,
+                    " must be one number of blocks, got ", at::IntArrayRef(options.depths));
+  structure.depth = options.depths[0];
+}
+
+void adapt(SwinOptions& structure, const ModelOptions& options) {
+  scale_heads(structure, options.width);
+  if (options.image_size != 0) structure.image_size = options.image_size;
+  if (options.depths.empty()) return;
+  TORCH_CHECK_VALUE(options.depths.size() == 4, "[tensorion.make_model] depths of ", options.name,
+                    " must be four numbers of blocks, got ", at::IntArrayRef(options.depths));
+  structure.depths = options.depths;
+}
+
+// What the name says, changed by the other options.
+Structure structure_of(const ModelOptions& options) {
+  for (const auto& [name, named] : structures()) {
+    if (name != options.name) continue;
+    auto structure = named;
+    std::visit(
+        [&](auto& specific) {
+          adapt(specific, options);
+          specific.channels = options.channels;
+          specific.classes = options.classes;
+        },
+        structure);
+    return structure;
+  }
+  TORCH_CHECK_VALUE(false, "[tensorion.make_model] unknown model \"", options.name, "\"; the models are ",
+                    c10::Join(", ", model_names()));
+}
+
+Model build(const ResNetOptions& structure) { return std::make_shared<ResNet>(structure); }
+Model build(const VitOptions& structure) { return std::make_shared<Vit>(structure); }
+Model build(const SwinOptions& structure) { return std::make_shared<Swin>(structure); }
+
+int64_t size_of(const ResNetOptions&) { return 0; }
+int64_t size_of(const VitOptions& structure) { return structure.image_size; }
+int64_t size_of(const SwinOptions& structure) { return structure.image_size; }
+
+}  // namespace
+
+const std::vector<std::string>& model_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const auto& [name, structure] : structures()) all.push_back(name);
+    return all;
+  }();
+  return names;
+}
+
+int64_t model_image_size(const ModelOptions& options) {
+  return std::visit([](const auto& structure) { return size_of(structure); }, structure_of(options));
+}
+
+Model make_model(const ModelOptions& options) {
+  return std::visit([](const auto& structure) { return build(structure); }, structure_of(options));
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,31 @@
+// A file that is either written whole or not at all.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tensorion::lab {
+
+// Writes go to "<path>.tmp"; commit() flushes it to the disk and renames it to
+// `path`. Until then, whatever is at `path` stays as it was, and a writer that
+// is destroyed without commit leaves only that. Errors name the file and say
+// what the system said. One writer a path at a time.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::string path);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(const void* data, size_t bytes);
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* what) const;
+
+  std::string path_;
+  std::string temporary_;
+  int descriptor_ = -1;
+};
+
+}  // namespace tensorion::lab
