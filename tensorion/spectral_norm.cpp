@@ -1,0 +1,92 @@
+// The tensor spectral norm from below by the higher-order power method: with
+// all factors but one fixed, the best u_k is the contraction of x with the
+// others, normalized; the value <x, u_1 (x) ... (x) u_d> never falls.
+#include <ATen/ATen.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tensorion/norm_input.h"
+#include "tensorion/norms.h"
+#include "tensorion/unfolding.h"
+
+namespace tensorion {
+namespace {
+
+constexpr double kRelaxationTolerance = 1e-4;
+constexpr uint64_t kSeed = 0;
+
+// All starts run until none gains more than this in a sweep, then the best one.
+constexpr double kRaceGain = 1e-6;
+constexpr int64_t kRaceSweeps = 200;
+constexpr double kPolishGain = 1e-14;
+constexpr int64_t kPolishSweeps = 2000;
+
+// Row i of factor k is the vector u_k of start i.
+using Factors = std::vector<at::Tensor>;
+
+// For every start, x contracted with all its vectors but that of `mode`.
+at::Tensor contract(const at::Tensor& x, const Factors& factors, int64_t mode) {
+  std::string equation;
+  for (int64_t k = 0; k < x.dim(); ++k) equation += static_cast<char>('a' + k);
+  std::vector<at::Tensor> operands{x};
+  for (int64_t k = 0; k < x.dim(); ++k) {
+    if (k == mode) continue;
+    equation += {',', 'z', static_cast<char>('a' + k)};
+    operands.push_back(factors[k]);
+  }
+  equation += {'-', '>', 'z', static_cast<char>('a' + mode)};
+  return at::einsum(equation, operands);
+}
+
+// Sweeps over the modes until no value gains more than `gain`, relatively.
+// Returns the values.
+at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int64_t sweeps) {
+  auto values = at::zeros({factors[0].size(0)}, x.options());
+  for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
+    const auto before = values;
+    for (int64_t mode = 0; mode < x.dim(); ++mode) {
+      const auto direction = contract(x, factors, mode);
+      values = at::linalg_vector_norm(direction, 2, {1});
+      // A start at a point where x vanishes to first order stays there.
+      const auto norms = values.unsqueeze(1);
+      factors[mode] = at::where(norms > 0, direction / norms, factors[mode]);
+    }
+    if (at::all(values - before <= gain * values).item<bool>()) break;
+  }
+  return values;
+}
+
+// Random unit vectors, and in the last row the leading singular vector of each
+// unfolding {k} (the higher-order SVD).
+Factors starts(const at::Tensor& x, int64_t restarts) {
+  auto generator = at::detail::createCPUGenerator(kSeed);
+  Factors factors;
+  for (int64_t mode = 0; mode < x.dim(); ++mode) {
+    const auto random = at::randn({restarts, x.size(mode)}, generator, x.options());
+    const auto matrix = unfold(x, {mode});
+    const auto vectors = std::get<1>(at::linalg_eigh(at::matmul(matrix, matrix.mT())));
+    factors.push_back(at::cat({random / at::linalg_vector_norm(random, 2, {1}, /*keepdim=*/true),
+                               vectors.select(1, -1).unsqueeze(0)}));
+  }
+  return factors;
+}
+
+}  // namespace
+
+NormBounds spectral_norm(const at::Tensor& x, int64_t restarts) {
+  TORCH_CHECK_VALUE(restarts >= 1, "[tensorion.spectral_norm] restarts must be at least 1, got ", restarts);
+  const auto input = norm_input(x, "spectral_norm");
+  if (input.values.dim() <= 2) return relaxed_norm(x);
+  const double upper = relaxed_norm(input.values, kRelaxationTolerance).upper;
+  if (upper == 0) return {0, 0};
+  auto factors = starts(input.values, restarts);
+  const auto values = power_method(input.values, factors, kRaceGain, kRaceSweeps);
+  const auto best = values.argmax().item<int64_t>();
+  for (auto& factor : factors) factor = factor.narrow(0, best, 1);
+  const auto value = power_method(input.values, factors, kPolishGain, kPolishSweeps).item<double>();
+  return norm_bounds(input, value, upper);
+}
+
+}  // namespace tensorion

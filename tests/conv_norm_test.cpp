@@ -1,0 +1,186 @@
+#include <algorithm>
+
+#include "tensorion/norms.h"
+#include "tensorion/unfolding.h"
+#include "tests/tensors.h"
+
+namespace tensorion {
+namespace {
+
+using testing::expect_error;
+using testing::gaussian;
+
+struct Case {
+  std::vector<int64_t> kernel;
+  std::vector<int64_t> input;
+};
+
+// 1-D, 2-D and 3-D; odd and even kernels and inputs; kernels as large as the
+// input and larger; single channels and single taps.
+const std::vector<Case> kCases{{{3, 2, 3}, {7}},
+                               {{2, 4, 4}, {9}},
+                               {{1, 1, 2}, {8}},
+                               {{2, 3, 5}, {3}},
+                               {{3, 2, 1}, {5}},
+                               {{3, 4, 3, 3}, {5, 6}},
+                               {{4, 2, 2, 3}, {6, 5}},
+                               {{2, 2, 4, 4}, {4, 4}},
+                               {{2, 2, 5, 4}, {3, 2}},
+                               {{1, 1, 3, 3}, {8, 8}},
+                               {{5, 4, 1, 1}, {3, 3}},
+                               {{2, 2, 3, 3}, {1, 1}},
+                               {{2, 3, 3, 2, 3}, {3, 4, 3}},
+                               {{3, 2, 2, 2, 2}, {3, 2, 4}},
+                               {{2, 2, 3, 3, 3}, {1, 4, 2}}};
+
+// The matrix of the convolution, entry by entry from the definition.
+at::Tensor dense_matrix(const at::Tensor& kernel, const std::vector<int64_t>& input, bool circular) {
+  const auto spatial = static_cast<int64_t>(input.size());
+  const int64_t positions = c10::multiply_integers(input);
+  const int64_t taps = kernel[0][0].numel();
+  const auto flat = kernel.to(at::kDouble).flatten(2);
+  auto matrix = at::zeros({kernel.size(0), positions, kernel.size(1), positions}, at::kDouble);
+  for (int64_t position = 0; position < positions; ++position) {
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      int64_t p = position, k = tap, source = 0, stride = 1;
+      bool inside = true;
+      for (int64_t j = spatial - 1; j >= 0; --j) {
+        const int64_t n = input[j], size = kernel.size(2 + j);
+        int64_t index = p % n + k % size - (size - 1) / 2;
+        inside = inside && index >= 0 && index < n;
+        index = ((index % n) + n) % n;
+        source += index * stride;
+        stride *= n;
+        p /= n;
+        k /= size;
+      }
+      if (inside || circular) {
+        matrix.select(1, position).select(2, source).add_(flat.select(2, tap));
+      }
+    }
+  }
+  return matrix.reshape({kernel.size(0) * positions, kernel.size(1) * positions});
+}
+
+double dense_norm(const at::Tensor& kernel, const std::vector<int64_t>& input, bool circular) {
+  return at::linalg_svdvals(dense_matrix(kernel, input, circular))[0].item<double>();
+}
+
+TEST(ConvNorm, IsTheLargestSingularValueOfTheDenseMatrix) {
+  uint64_t seed = 0;
+  for (const auto& [kernel_shape, input] : kCases) {
+    const auto kernel = gaussian(kernel_shape, ++seed, at::kDouble);
+    const auto what = c10::str(at::IntArrayRef(kernel_shape), " on ", at::IntArrayRef(input));
+    const double circular = dense_norm(kernel, input, true);
+    EXPECT_NEAR(conv_norm(kernel, input), circular, 1e-12 * circular) << what;
+    const double zeros = dense_norm(kernel, input, false);
+    EXPECT_NEAR(conv_norm(kernel, input, "zeros"), zeros, 1e-7 * zeros) << what;
+  }
+}
+
+// The dense matrix above has torch's centre: padding (k - 1) / 2 on the left.
+TEST(ConvNorm, TheReferenceIsTorchsConvolution) {
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 2, 3, 3}, {2, 3, 4, 2}}) {
+    const auto kernel = gaussian(shape, 1, at::kDouble);
+    const auto x = gaussian({shape[1], 5, 6}, 2, at::kDouble);
+    const auto y = at::conv2d(x.unsqueeze(0), kernel, {}, {1, 1}, "same");
+    const auto expected = at::mv(dense_matrix(kernel, {5, 6}, false), x.flatten());
+    testing::expect_close(y.flatten(), expected, 1e-13);
+  }
+}
+
+// A smooth kernel without channels: the top of the spectrum is a cluster, as
+// near to its supremum as the input is large.
+TEST(ConvNorm, ConvergesOnClusteredSpectra) {
+  const auto blur = at::tensor({1.0, 2.0, 1.0}, at::kDouble) / 4;
+  const int64_t n = 96;
+  // The tridiagonal Toeplitz matrix of 1 2 1 has eigenvalues 2 + 2 cos(pi j / (n + 1)).
+  const double exact = (2 + 2 * std::cos(M_PI / (n + 1))) / 4;
+  EXPECT_NEAR(conv_norm(blur.view({1, 1, 3}), {n}, "zeros"), exact, 1e-9);
+  EXPECT_NEAR(conv_norm(at::outer(blur, blur).view({1, 1, 3, 3}), {n, n}, "zeros"), exact * exact, 1e-7);
+  EXPECT_NEAR(conv_norm(at::outer(blur, blur).view({1, 1, 3, 3}), {n, n}), 1, 1e-14);
+  // Identical channels: every singular value twice.
+  const auto twice =
+      at::kron(at::eye(2, at::kDouble).view({2, 2, 1, 1}), at::outer(blur, blur).view({1, 1, 3, 3}));
+  EXPECT_NEAR(conv_norm(twice, {n, n}, "zeros"), exact * exact, 1e-7);
+  // A shift is an isometry but for what it moves out of the input.
+  auto shift = at::zeros({1, 1, 3}, at::kDouble);
+  shift[0][0][2] = 1;
+  EXPECT_NEAR(conv_norm(shift, {8}), 1, 1e-14);
+  EXPECT_NEAR(conv_norm(shift, {8}, "zeros"), 1, 1e-12);
+  EXPECT_EQ(conv_norm(shift, {1}, "zeros"), 0);
+}
+
+// ||K||_sigma <= ||T_K||_2 <= sqrt(hw) ||K||_sigma wherever the kernel fits into
+// the input. On the right the norm is that over complex unit vectors, which the
+// relaxation bounds from above.
+TEST(ConvNorm, IsWithinThePapersBoundsOfTheSpectralNorm) {
+  uint64_t seed = 0;
+  for (const auto& shape :
+       std::vector<std::vector<int64_t>>{{4, 3, 3, 3}, {8, 8, 3, 3}, {2, 5, 2, 4}, {6, 6, 5}}) {
+    const int64_t taps = c10::multiply_integers(at::IntArrayRef(shape).slice(2));
+    const std::vector<int64_t> input(shape.size() - 2, 8);
+    std::vector<at::Tensor> kernels{gaussian(shape, ++seed, at::kDouble), at::ones(shape, at::kDouble)};
+    std::vector<at::Tensor> vectors;
+    for (const auto size : shape) vectors.push_back(gaussian({size}, ++seed, at::kDouble));
+    kernels.push_back(testing::outer(vectors));
+    for (const auto& kernel : kernels) {
+      const auto bounds = spectral_norm(kernel);
+      for (const auto* padding : {"circular", "zeros"}) {
+        const double norm = conv_norm(kernel, input, padding);
+        EXPECT_GE(norm, bounds.lower * (1 - 1e-7)) << padding << " " << at::IntArrayRef(shape);
+        EXPECT_LE(norm, std::sqrt(taps) * bounds.upper) << padding << " " << at::IntArrayRef(shape);
+        // More than the theorem says: one output, or one input, sees an unfolding.
+        EXPECT_GE(norm, at::linalg_svdvals(unfold(kernel, {0}))[0].item<double>() * (1 - 1e-7)) << padding;
+        EXPECT_GE(norm, at::linalg_svdvals(unfold(kernel, {1}))[0].item<double>() * (1 - 1e-7)) << padding;
+      }
+    }
+  }
+}
+
+// Over real unit vectors the right-hand side can fail: a I + b J is a multiple
+// sqrt(a^2 + b^2) of a rotation, but ||I + i J||_2 = 2.
+TEST(ConvNorm, CanExceedTheBoundByTheRealSpectralNorm) {
+  const auto kernel = at::tensor({1.0, 0.0, 0.0, -1.0, 0.0, 1.0, 1.0, 0.0}, at::kDouble).view({2, 2, 2});
+  EXPECT_NEAR(spectral_norm(kernel).lower, 1, 1e-12);
+  EXPECT_NEAR(conv_norm(kernel, {4}), 2, 1e-14);
+  EXPECT_NEAR(dense_norm(kernel, {4}, true), 2, 1e-14);
+  EXPECT_NEAR(relaxed_norm(kernel).upper, std::sqrt(2.0), 1e-12);
+}
+
+TEST(ConvNorm, NoticesNeitherScaleNorDtypeNorLayout) {
+  const auto kernel = gaussian({3, 4, 3, 3}, 1);
+  for (const auto* padding : {"circular", "zeros"}) {
+    const double expected = conv_norm(kernel, {6, 6}, padding);
+    auto all = testing::in_other_layouts(kernel);
+    all.push_back(kernel.contiguous(at::MemoryFormat::ChannelsLast));
+    for (const auto& same : all) EXPECT_NEAR(conv_norm(same, {6, 6}, padding), expected, 1e-9 * expected);
+    for (const int exponent : {-100, 100}) {  // about 1e-30 and 1e30
+      const double scale = std::ldexp(1.0, exponent);
+      EXPECT_DOUBLE_EQ(conv_norm(kernel * scale, {6, 6}, padding), expected * scale);
+    }
+    for (const auto dtype : {at::kBFloat16, at::kHalf}) {
+      const auto low = kernel.to(dtype);
+      EXPECT_DOUBLE_EQ(conv_norm(low, {6, 6}, padding), conv_norm(low.to(at::kDouble), {6, 6}, padding));
+    }
+    EXPECT_EQ(conv_norm(at::zeros({2, 2, 3, 3}), {4, 4}, padding), 0);
+    EXPECT_EQ(conv_norm(at::zeros({2, 0, 3, 3}), {4, 4}, padding), 0);
+  }
+}
+
+TEST(ConvNorm, BadInputs) {
+  const auto kernel = gaussian({3, 4, 3, 3}, 1);
+  expect_error<c10::ValueError>([&] { conv_norm(kernel[0][0], {4}); },
+                                "with 1, 2 or 3 spatial modes, got shape [3, 3]");
+  expect_error<c10::ValueError>([&] { conv_norm(at::ones({1, 1, 2, 2, 2, 2}), {4, 4, 4, 4}); },
+                                "with 1, 2 or 3 spatial modes");
+  expect_error<c10::ValueError>([&] { conv_norm(kernel, {4}); }, "expected an input size of 2 entries");
+  expect_error<c10::ValueError>([&] { conv_norm(kernel, {4, 4, 4}); }, "expected an input size of 2 entries");
+  expect_error<c10::ValueError>([&] { conv_norm(kernel, {4, 0}); },
+                                "input sizes must be at least 1, got [4, 0]");
+  expect_error<c10::ValueError>([&] { conv_norm(kernel, {4, 4}, "reflect"); },
+                                "padding must be \"circular\" or \"zeros\", got \"reflect\"");
+}
+
+}  // namespace
+}  // namespace tensorion
