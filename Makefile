@@ -30,9 +30,10 @@ build: build/.installed
 	$(PIP) install -qq --requirement scripts/requirements.txt
 	touch $@
 
-# One CMake build serves the tests, the program and the package.
+# One CMake build serves the tests, the program and the package. With CI set, scikit-build-core waits for
+# cmake's answer on a busy machine.
 build/.installed: .venv/.ready $(SOURCES)
-	$(PIP) install --verbose --no-build-isolation --no-deps \
+	CI=true $(PIP) install --verbose --no-build-isolation --no-deps \
 		--config-settings=build-dir=build \
 		--config-settings=cmake.define.TENSORION_TESTS=ON \
 		--config-settings=cmake.define.TENSORION_LAB=ON \

@@ -8,6 +8,6 @@ int main() {
   const at::Tensor kernel = at::randn({8, 4, 3, 3});
   const tensorion::Unfolding unfolding(kernel.sizes(), tensorion::balanced_unfolding(kernel.sizes()));
   const at::Tensor matrix = unfolding.unfold(kernel);
-  std::cout << "modes " << unfolding.modes() << " give " << matrix.sizes() << '\n';
+  std::cout << "modes " << at::IntArrayRef(unfolding.modes()) << " give " << matrix.sizes() << '\n';
   return at::equal(unfolding.fold(matrix), kernel) ? 0 : 1;
 }
