@@ -43,10 +43,9 @@ constexpr const char* kDebianFashionMnist = "/usr/share/datasets/fashion-mnist";
 const Layout kImageFolder{has_image_folder, read_image_folder,
                           "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg)"};
 
-const Normalization kImagenetNormalization{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
-
 // The CIFAR normalizations are those of mmpretrain's standard pipelines.
 const std::vector<Entry>& entries() {
+  static const Normalization imagenet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
   static const std::vector<Entry> all{
       {"fashion-mnist",
        {"fashion-mnist"},
@@ -85,14 +84,14 @@ const std::vector<Entry>& entries() {
        {kImageFolder},
        std::nullopt,
        10,
-       kImagenetNormalization,
+       imagenet,
        "scripts/get_data.sh imagenette"},
       {"imagefolder",
        {"imagefolder"},
        {kImageFolder},
        std::nullopt,
        std::nullopt,
-       kImagenetNormalization,
+       imagenet,
        "your own pictures"},
   };
   return all;

@@ -22,10 +22,10 @@ struct DatasetOptions {
   std::filesystem::path folder{};
   // Height and width of the pictures the model sees. By default their own size
   // if they are small (at most 64 pixels), else 224.
-  std::optional<int64_t> image_size{};
+  std::optional<int64_t> image_size = std::nullopt;
   // Take only so many samples, as many of every class, chosen by subset_seed.
-  std::optional<int64_t> limit_train{};
-  std::optional<int64_t> limit_test{};
+  std::optional<int64_t> limit_train = std::nullopt;
+  std::optional<int64_t> limit_test = std::nullopt;
   uint64_t subset_seed = 0;
   // Pictures of a split that need more bytes than this are decoded at use.
   int64_t memory_limit = default_memory_limit();

@@ -57,8 +57,8 @@ int64_t total_bytes(const std::vector<fs::path>& files) {
 
 ImageView Dataset::image(int64_t index, std::vector<uint8_t>& buffer) const {
   if (pixels.defined()) {
-    return {pixels.const_data_ptr<uint8_t>() + index * channels * size->height * size->width, channels,
-            *size};
+    const ImageSize own{pixels.size(2), pixels.size(3)};
+    return {pixels.const_data_ptr<uint8_t>() + index * channels * own.height * own.width, channels, own};
   }
   const JpegFile& file = (*files)[index];
   std::string fresh;

@@ -29,16 +29,15 @@ Taps make_taps(int64_t in, int64_t out, int64_t first, int64_t count) {
   taps.weights.resize(count * taps.stride);
   for (int64_t i = 0; i < count; ++i) {
     const double center = (static_cast<double>(first + i) + 0.5) * scale;
-    const int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
-    const int64_t end = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), in);
-    float* weights = taps.weights.data() + i * taps.stride;
+    const int64_t begin = std::max<int64_t>(std::lround(center - support), 0);
+    const int64_t end = std::min<int64_t>(std::lround(center + support), in);
+    const auto triangle = [&](int64_t j) {
+      return std::max(0.0, 1.0 - std::abs(static_cast<double>(j) + 0.5 - center) / support);
+    };
     double sum = 0;
+    for (int64_t j = begin; j < end; ++j) sum += triangle(j);
     for (int64_t j = begin; j < end; ++j) {
-      sum += std::max(0.0, 1.0 - std::abs(static_cast<double>(j) + 0.5 - center) / support);
-    }
-    for (int64_t j = begin; j < end; ++j) {
-      const double weight = std::max(0.0, 1.0 - std::abs(static_cast<double>(j) + 0.5 - center) / support);
-      weights[j - begin] = static_cast<float>(weight / sum);
+      taps.weights[i * taps.stride + j - begin] = static_cast<float>(triangle(j) / sum);
     }
     taps.spans[i] = {begin, end - begin};
   }

@@ -9,7 +9,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::expect_error;
 using testing::gzip;
 using testing::idx;
@@ -17,6 +16,7 @@ using testing::jpeg;
 using testing::label_bytes;
 using testing::noise;
 using testing::smooth_picture;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 class Catalog : public ::testing::Test {

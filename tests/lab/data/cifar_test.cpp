@@ -7,11 +7,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::bytes_of;
 using testing::expect_error;
 using testing::label_bytes;
 using testing::noise;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 // Records of the given label bytes (N x 1 or N x 2) and pixels (N x 3 x 32 x 32).

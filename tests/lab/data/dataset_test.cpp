@@ -9,11 +9,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::expect_error;
 using testing::jpeg;
 using testing::noise;
 using testing::smooth_picture;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 constexpr int64_t kPlenty = int64_t{1} << 40;

@@ -7,12 +7,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::expect_error;
 using testing::gzip;
 using testing::idx;
 using testing::label_bytes;
 using testing::noise;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 class FashionMnist : public ::testing::Test {

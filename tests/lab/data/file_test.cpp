@@ -5,8 +5,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::expect_error;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 TEST(File, BytesAndLines) {

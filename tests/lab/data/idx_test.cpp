@@ -7,11 +7,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::expect_error;
 using testing::gzip;
 using testing::idx;
 using testing::noise;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 TEST(Idx, ReadsPlainAndGzip) {

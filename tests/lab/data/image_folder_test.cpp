@@ -7,8 +7,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::expect_error;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 TEST(ImageFolder, IsListedInSortedOrder) {

@@ -11,12 +11,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using testing::TemporaryFolder;
 using testing::expect_close;
 using testing::expect_error;
 using testing::jpeg;
 using testing::noise;
 using testing::smooth_picture;
+using testing::TemporaryFolder;
 using testing::write_file;
 
 // 23 pictures of 3 x 6 x 5; picture i has label i.
