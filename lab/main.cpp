@@ -6,6 +6,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <iostream>
+#include <stdexcept>
 
 #include "lab/inspect.h"
 
@@ -14,6 +15,11 @@ int main(int argc, char** argv) {
   program.name("tensorion");
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
   tensorion::lab::add_inspect(program);
+  program.add_subcommand("report", "Compare training runs: figures, one HTML page and a table")
+      ->allow_extras()
+      ->callback([] {
+        throw std::runtime_error("reports are made by the Python package's tensorion, not by this");
+      });
 
   const auto fail = [&](const std::string& what) {
     // Errors of the library already name the function they come from.

@@ -1,4 +1,4 @@
-"""The console script `tensorion`: becomes the program that the package carries."""
+"""The console script `tensorion`: reports are made in Python, the rest is the program in the package."""
 
 import os
 import signal
@@ -8,6 +8,12 @@ from pathlib import Path
 
 
 def main() -> None:
+    # Python ignores it, and the program would inherit that: `tensorion ... | head` must end.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    if sys.argv[1:2] == ["report"]:
+        from tensorion_lab.report.command import main as report
+
+        sys.exit(report(sys.argv[2:]))
     # The program is found without importing the package, which would load torch.
     spec = find_spec("tensorion")
     program = Path(spec.origin).parent / "bin" / "tensorion" if spec and spec.origin else None
@@ -17,6 +23,4 @@ def main() -> None:
             "nlohmann-json, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev libjpeg-dev "
             "zlib1g-dev), then install the package again."
         )
-    # Python ignores it, and the program would inherit that: `tensorion ... | head` must end.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execv(program, [str(program), *sys.argv[1:]])

@@ -1,0 +1,100 @@
+"""The command `tensorion report`."""
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tensorion_lab.report.document import Document, Section
+from tensorion_lab.report.errors import ReportError
+from tensorion_lab.report.page import html_page
+from tensorion_lab.report.runs import Run, read_runs
+from tensorion_lab.report.table import text_table
+
+PAGE = "index.html"
+
+
+def main(arguments: Sequence[str]) -> int:
+    options = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
+    out: Path = options.out or options.directories[0] / "report"
+    try:
+        runs = read_runs(options.directories)
+        sections = _sections(runs, options.dpi)
+        page = _write(Document(options.title, _source(runs, options.directories), sections), out)
+    except ReportError as error:
+        print(f"[tensorion report] {error}", file=sys.stderr)
+        return 1
+    for section in sections:
+        print(f"{section.title}\n\n{text_table(section.table)}\n")
+    print(f"report: {page}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tensorion report",
+        description="Compare training runs: figures as PNG files, one HTML page, and a table.",
+        epilog="Runs that differ only in their seed are drawn as their mean, with a band of one standard "
+        "deviation to each side.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "directories",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="a run of `tensorion train`, the runs of `tensorion compare`, or a folder of such",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", type=Path, help="where to write (default: report in the first DIR)"
+    )
+    parser.add_argument(
+        "--title", metavar="TEXT", default="Training runs", help="title of the page (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--dpi",
+        metavar="N",
+        type=_dpi,
+        default=200,
+        help="dots per inch of the figures (default: %(default)s)",
+    )
+    return parser
+
+
+def _dpi(text: str) -> int:
+    if not text.isdecimal() or not 20 <= int(text) <= 1200:
+        raise argparse.ArgumentTypeError(f"expected a whole number in [20, 1200], got '{text}'")
+    return int(text)
+
+
+def _sections(runs: Sequence[Run], dpi: int) -> list[Section]:
+    try:
+        from tensorion_lab.report.training import training_sections
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "matplotlib":
+            raise
+        raise ReportError(
+            "figures need matplotlib, which is not installed: pip install 'tensorion[report]'"
+        ) from None
+    return training_sections(runs, dpi)
+
+
+def _source(runs: Sequence[Run], directories: Sequence[Path]) -> str:
+    count = f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
+    return f"{count} from {', '.join(map(str, directories))}"
+
+
+def _write(document: Document, out: Path) -> Path:
+    page = out / PAGE
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        for section in document.sections:
+            for picture in section.pictures:
+                (out / f"{picture.name}.png").write_bytes(picture.png)
+        page.write_text(html_page(document), encoding="utf-8", errors="xmlcharrefreplace")
+    except OSError as error:
+        raise ReportError(f"{error.filename or out}: {error.strerror}") from None
+    return page

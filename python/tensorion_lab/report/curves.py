@@ -1,0 +1,131 @@
+"""A figure of lines with bands, each labelled where it ends."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from tensorion_lab.report.canvas import POINTS, THIN, Canvas, EndLabel, text_height, wrap
+from tensorion_lab.report.style import Style
+
+SKIPPED = 0.1  # of a line of at least FEW points, from its start: they need not fit into the figure
+FEW = 5
+LOG_RANGE = 10  # a range that asks for a logarithmic axis
+STEPS = (1, 2, 5, 10)  # of the numbers at an axis
+MARKED = 12  # points of a line that have markers, about
+MANY = 60  # points of a line that is drawn thinner
+
+
+@dataclass(frozen=True)
+class Line:
+    label: str
+    style: Style
+    x: Sequence[float]
+    y: Sequence[float]
+    band: Sequence[float]  # half its width, 0 where there is none
+    broken: bool = False  # thin, and with a cross where it ends or leaves the figure
+
+
+@dataclass(frozen=True)
+class Limits:
+    low: float
+    high: float
+    log: bool
+    cut: bool  # the start of a line lies outside
+
+
+def draw_curves(
+    lines: Sequence[Line], *, title: str, subtitle: str, x_label: str, y_label: str, ceiling: float = math.inf
+) -> tuple[Canvas, bool]:
+    """The figure, and whether starts of lines were left out so that the rest can be told apart.
+
+    Values are at least 0 and at most `ceiling`. Lines of one label share one end label. Leaders join
+    the labels where all lines end at the same x.
+    """
+    labels = list(dict.fromkeys(line.label for line in lines))
+    room = sum(text_height(wrap(label)) for label in labels) / POINTS
+    canvas = Canvas(title, subtitle, height=max(2.9, room))
+    axes = canvas.axes
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.margins(x=0.025)
+    for position, line in enumerate(lines):
+        _draw(axes, line, position)
+    limits = _limits([line for line in lines if not line.broken] or lines, ceiling)
+    _set_scale(axes, limits)
+    axes.set_ylim(limits.low, limits.high)
+    for line in lines:
+        if line.broken:
+            y = min(max(line.y[-1], limits.low), limits.high)
+            axes.plot(
+                line.x[-1], y, color=line.style.colour, marker="x", markersize=7, zorder=4, clip_on=False
+            )
+    ends = {line.label: line for line in sorted(lines, key=lambda line: not line.broken)}
+    joined = len({line.x[-1] for line in lines if not line.broken}) == 1
+    canvas.add_end_labels(
+        [
+            EndLabel(label, line.style, (line.x[-1], line.y[-1]), joined and not line.broken, line.broken)
+            for label, line in ((label, ends[label]) for label in labels)
+        ]
+    )
+    return canvas, limits.cut
+
+
+def _draw(axes: Axes, line: Line, position: int) -> None:
+    colour = line.style.colour
+    step = math.ceil(len(line.x) / MARKED)
+    axes.plot(
+        line.x,
+        line.y,
+        color=colour,
+        linestyle=line.style.dashes,
+        linewidth=THIN if line.broken else 1.3 if len(line.x) > MANY else None,
+        marker="" if line.broken else line.style.marker,
+        markevery=(position % step, step),
+        zorder=3,
+    )
+    if len(line.x) == 1:
+        axes.errorbar(line.x, line.y, line.band, color=colour, capsize=3, elinewidth=1, zorder=3)
+    elif any(line.band):
+        low = [y - half for y, half in zip(line.y, line.band, strict=True)]
+        high = [y + half for y, half in zip(line.y, line.band, strict=True)]
+        axes.fill_between(line.x, low, high, color=colour, alpha=0.16, linewidth=0, zorder=2)
+
+
+def _limits(lines: Sequence[Line], ceiling: float) -> Limits:
+    every: list[float] = []
+    later: list[float] = []
+    for line in lines:
+        skipped = math.ceil(SKIPPED * len(line.y)) if len(line.y) >= FEW else 0
+        for i, (y, half) in enumerate(zip(line.y, line.band, strict=True)):
+            ends = (max(y - half, 0.0), min(y + half, ceiling))
+            every.extend(ends)
+            if i >= skipped:
+                later.extend(ends)
+    log = min(later) > 0 and max(later) / min(later) > LOG_RANGE
+
+    def span(values: Sequence[float]) -> float:
+        return math.log(max(values) / min(values)) if log else max(values) - min(values)
+
+    cut = (log and min(every) <= 0) or span(every) > 1.5 * span(later)
+    values = later if cut else every
+    if log:
+        factor = (max(values) / min(values)) ** 0.06
+        return Limits(min(values) / factor, max(values) * factor, log, cut)
+    padding = 0.06 * span(values) or 0.05 * max(values) or 0.5
+    low, high = max(min(values) - padding, 0.0), max(values) + padding
+    if high > ceiling:  # a little room is left for markers that stand on it
+        high = ceiling + min(high - ceiling, 0.02 * (ceiling - low))
+    return Limits(low, high, log, cut)
+
+
+def _set_scale(axes: Axes, limits: Limits) -> None:
+    if not limits.log:
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=STEPS))
+        return
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())

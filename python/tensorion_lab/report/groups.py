@@ -1,0 +1,143 @@
+"""Runs that differ in nothing but the seed, and the names they go by.
+
+A setup is a data set and a model: what can be compared. Inside one, a group has a label: the optimizer
+and, where several groups have the same one, the options in which those differ.
+"""
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tensorion_lab.report.runs import Run, Status
+
+OPTIMIZERS = ("sgd", "adamw", "muon", "tensorion")  # in the order of the figures; others follow
+DATASETS = {
+    "fashion-mnist": "Fashion-MNIST",
+    "cifar10": "CIFAR-10",
+    "cifar100": "CIFAR-100",
+    "tiny-imagenet": "Tiny ImageNet",
+    "imagenette": "Imagenette",
+    "imagefolder": "image folder",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    label: str
+    options: Mapping[str, Any]
+    runs: Sequence[Run]
+
+    @property
+    def optimizer(self) -> str:
+        return str(self.options["optimizer"])
+
+    @property
+    def counted(self) -> list[Run]:
+        """The runs that its means are over: those that finished, and while none has, those on the way."""
+        return self.with_status(Status.FINISHED) or self.with_status(Status.UNFINISHED)
+
+    def with_status(self, status: Status) -> list[Run]:
+        return [run for run in self.runs if run.status is status and run.epochs]
+
+
+@dataclass(frozen=True)
+class Setup:
+    title: str
+    groups: Sequence[Group]
+
+
+def option_text(value: Any) -> str:
+    """An option's value for people: modes as in {0,2}, nothing as "none"."""
+    if value in (None, "", []):
+        return "none"
+    if modes := _modes(value):
+        return "{" + ",".join(map(str, modes)) + "}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _modes(value: Any) -> list[int]:
+    """Of an unfolding as the program writes it: "(0,)", "(0, 2)"; else none."""
+    is_modes = isinstance(value, str) and re.fullmatch(r"\(\d+(, \d+)*,?\)", value)
+    return [int(mode) for mode in re.findall(r"\d+", value)] if is_modes else []
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    """Sorts numbers by value, then names, then modes: the fewer first."""
+    if modes := _modes(value):
+        return (2, len(modes), str(modes))
+    if isinstance(value, int | float):
+        return (0, value, "")
+    return (1, 0, option_text(value))
+
+
+def make_setups(runs: Sequence[Run]) -> list[Setup]:
+    """The setups by title, and their groups in the order of OPTIMIZERS, then by what differs."""
+    by_title: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_title[_title(run.config)].append(run)
+    return [Setup(title, _groups(by_title[title])) for title in sorted(by_title)]
+
+
+def _title(config: Mapping[str, Any]) -> str:
+    dataset, width = str(config["dataset"]), config.get("width", 1)
+    model = re.sub(r"^resnet(?=\d+$)", "ResNet-", str(config["model"]))
+    scaled = "" if width in (1, None) else f" (width {option_text(width)})"
+    return f"{DATASETS.get(dataset, dataset)}, {model}{scaled}"
+
+
+def _groups(runs: Sequence[Run]) -> list[Group]:
+    alike: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        alike[json.dumps(_options(run), sort_keys=True)].append(run)
+    unnamed = [
+        (_options(members[0]) | extra, members)
+        for some in alike.values()
+        for extra, members in _split_repeated_seeds(some)
+    ]
+    ordered = []
+    for options, members in unnamed:
+        keys = differing([other for other, _ in unnamed if other["optimizer"] == options["optimizer"]])
+        own = {key: options[key] for key in keys if key in options}
+        group = Group(_label(options["optimizer"], own), options, sorted(members, key=lambda run: run.seed))
+        known = group.optimizer in OPTIMIZERS
+        place = OPTIMIZERS.index(group.optimizer) if known else len(OPTIMIZERS)
+        ordered.append(((place, group.optimizer, list(map(_rank, own.values())), group.label), group))
+    return [group for _, group in sorted(ordered, key=lambda pair: pair[0])]
+
+
+def _options(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in run.config.items() if key != "seed"}
+
+
+def differing(options: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys whose values are not the same in all, in the order they come in."""
+    keys = dict.fromkeys(key for some in options for key in some)
+    return [
+        key for key in keys if len({json.dumps(some[key]) if key in some else None for some in options}) > 1
+    ]
+
+
+def _label(optimizer: str, own: Mapping[str, Any]) -> str:
+    parts = [f"{key.replace('_', ' ')} {option_text(value)}" for key, value in own.items()]
+    return f"{optimizer} ({', '.join(parts)})" if parts else str(optimizer)
+
+
+def _split_repeated_seeds(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[Run]]]:
+    """Runs of equal options. If a seed comes twice they are not one sample: by their folders, then."""
+    if len({run.seed for run in runs}) == len(runs):
+        return [({}, list(runs))]
+    by_folder: dict[Path, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_folder[run.folder.resolve().parent].append(run)
+    if any(len({run.seed for run in some}) < len(some) for some in by_folder.values()):
+        by_folder = {run.folder.resolve(): [run] for run in runs}
+    root = Path(os.path.commonpath(by_folder))
+    return [
+        ({"folder": root.name if folder == root else str(folder.relative_to(root))}, some)
+        for folder, some in by_folder.items()
+    ]

@@ -1,0 +1,195 @@
+"""The runs that `tensorion train` and `tensorion compare` leave on disk.
+
+A run is a folder with `metrics.jsonl` (an object a line for each epoch), `config.json` (its options) and,
+once it has ended, `summary.json`. A folder that holds runs, at any depth, is a collection of them; its
+own `metrics.jsonl`, if any, repeats theirs.
+"""
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tensorion_lab.report.errors import ReportError
+
+METRICS, CONFIG, SUMMARY = "metrics.jsonl", "config.json", "summary.json"
+OPTIONS = {"dataset": str, "model": str, "optimizer": str, "seed": int}  # that a configuration must have
+
+
+class Status(Enum):
+    FINISHED = "finished"
+    UNFINISHED = "unfinished"
+    DIVERGED = "diverged"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Losses and accuracy are NaN where the run could not compute them."""
+
+    epoch: int
+    train_loss: float
+    test_loss: float
+    test_accuracy: float  # a fraction
+    seconds: float
+    optimizer_seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    folder: Path
+    config: Mapping[str, Any]
+    epochs: Sequence[Epoch]
+    status: Status
+    reason: str  # why it diverged, if it did and said so
+
+    @property
+    def seed(self) -> int:
+        return int(self.config["seed"])
+
+
+def read_runs(directories: Sequence[Path]) -> list[Run]:
+    """The runs in these folders, each once."""
+    folders: dict[Path, Path] = {}
+    for directory in directories:
+        for folder in find_runs(directory):
+            folders.setdefault(folder.resolve(), folder)
+    runs = [read_run(folder) for folder in folders.values()]
+    if not any(run.epochs for run in runs):
+        raise ReportError(f"{', '.join(map(str, directories))}: no run has finished an epoch")
+    return runs
+
+
+def find_runs(directory: Path) -> list[Path]:
+    """The folders at or below `directory` that are runs; an error where there are none."""
+    if not directory.exists():
+        raise ReportError(f"{directory}: no such directory")
+    if not directory.is_dir():
+        raise ReportError(f"{directory}: expected a directory, got a file")
+
+    def fail(error: OSError) -> None:
+        raise ReportError(f"{error.filename}: {error.strerror}")
+
+    found: list[Path] = []
+    for path, _, files in os.walk(directory, topdown=False, onerror=fail):
+        folder = Path(path)
+        if METRICS in files and not any(folder in run.parents for run in found):
+            found.append(folder)
+    if not found:
+        empty = not any(directory.iterdir())
+        raise ReportError(
+            f"{directory}: {'the directory is empty' if empty else 'no runs found'}; expected {METRICS} and "
+            f"{CONFIG}, as `tensorion train` and `tensorion compare` write them, in it or below"
+        )
+    return sorted(found)
+
+
+def read_run(folder: Path) -> Run:
+    config = _read_object(folder / CONFIG)
+    for key, kind in OPTIONS.items():
+        if key not in config:
+            raise ReportError(f"{folder / CONFIG}: expected the key '{key}'")
+        if not isinstance(config[key], kind):
+            expected = "text" if kind is str else "a whole number"
+            raise ReportError(
+                f"{folder / CONFIG}: expected '{key}' to be {expected}, got {_shown(config[key])}"
+            )
+    if "train_samples" in config:
+        _number(config["train_samples"], "train_samples", str(folder / CONFIG))
+    summary = _read_object(folder / SUMMARY) if (folder / SUMMARY).exists() else None
+    if summary is None:
+        status = Status.UNFINISHED
+    else:
+        status = Status.DIVERGED if summary.get("status") == "diverged" else Status.FINISHED
+    return Run(
+        folder=folder,
+        config=config,
+        epochs=_read_epochs(folder / METRICS, config, complete=summary is not None),
+        status=status,
+        reason=str((summary or {}).get("reason", "")),
+    )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ReportError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ReportError(f"{path}: expected UTF-8 text: {error.reason} at byte {error.start}") from None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_read_text(path))
+    except ValueError as error:
+        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise ReportError(f"{path}{line}: broken JSON: {getattr(error, 'msg', error)}") from None
+    if not isinstance(value, dict):
+        raise ReportError(f"{path}: expected a JSON object, got {_shown(value)}")
+    return value
+
+
+def _read_epochs(path: Path, config: Mapping[str, Any], complete: bool) -> list[Epoch]:
+    *lines, rest = _read_text(path).split("\n")
+    if complete:  # else the rest may be a line that is half written
+        lines.append(rest)
+    epochs: list[Epoch] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            value = json.loads(line)
+        except ValueError as error:
+            raise ReportError(f"{where}: broken JSON: {getattr(error, 'msg', error)}") from None
+        if not isinstance(value, dict):
+            raise ReportError(f"{where}: expected a JSON object, got {_shown(value)}")
+        epoch = _epoch(value, where)
+        for key in ("optimizer", "seed"):
+            if value.get(key, config[key]) != config[key]:
+                raise ReportError(
+                    f"{where}: '{key}' is {_shown(value[key])}, but {_shown(config[key])} in {CONFIG}"
+                )
+        if epochs and epoch.epoch <= epochs[-1].epoch:
+            raise ReportError(f"{where}: epoch {epoch.epoch} follows epoch {epochs[-1].epoch}")
+        epochs.append(epoch)
+    return epochs
+
+
+def _epoch(values: Mapping[str, Any], where: str) -> Epoch:
+    numbers: dict[str, float] = {}
+    for key in Epoch.__dataclass_fields__:
+        if key not in values:
+            raise ReportError(f"{where}: expected the key '{key}'")
+        # JSON has no NaN: where there is one, the program writes null.
+        measured = key in ("train_loss", "test_loss", "test_accuracy")
+        numbers[key] = math.nan if measured and values[key] is None else _number(values[key], key, where)
+
+    def check(key: str, right: bool, expected: str) -> None:
+        if not right:
+            raise ReportError(f"{where}: expected '{key}' {expected}, got {_shown(values[key])}")
+
+    check("epoch", numbers["epoch"] >= 0 and numbers["epoch"] % 1 == 0, "to count epochs")
+    accuracy = numbers["test_accuracy"]
+    check("test_accuracy", math.isnan(accuracy) or 0 <= accuracy <= 1, "to be a fraction in [0, 1]")
+    check("seconds", 0 < numbers["seconds"] < math.inf, "to be positive")
+    check("optimizer_seconds", 0 <= numbers["optimizer_seconds"] < math.inf, "not to be negative")
+    return Epoch(int(numbers.pop("epoch")), **numbers)
+
+
+def _number(value: Any, key: str, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ReportError(f"{where}: expected '{key}' to be a number, got {_shown(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 40 else text[:37] + "..."

@@ -1,0 +1,26 @@
+"""Tables as lines of text."""
+
+from collections.abc import Sequence
+
+from tensorion_lab.report.document import Table
+
+
+def text_table(table: Table) -> str:
+    """Columns as wide as their widest cell, ± under ±; the notes follow."""
+    columns = [[name, *_align(cells)] for name, *cells in zip(table.header, *table.rows, strict=True)]
+    widths = [max(map(len, column)) for column in columns]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if letter == "r" else cell.ljust(width)
+            for cell, width, letter in zip(row, widths, table.alignment, strict=True)
+        ).rstrip()
+        for row in zip(*columns, strict=True)
+    ]
+    return "\n".join([*lines, *table.notes])
+
+
+def _align(cells: Sequence[str]) -> list[str]:
+    """Cells of "mean ± deviation" with deviations of equal width."""
+    parts = [cell.partition(" ± ") for cell in cells]
+    width = max(len(deviation) for _, _, deviation in parts)
+    return [f"{mean} ± {deviation.rjust(width)}" if sign else mean for mean, sign, deviation in parts]
