@@ -3,6 +3,8 @@
 from importlib.metadata import version
 
 from . import _library
+from ._lmo import LmoResult, lmo
+from ._polar import polar
 from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
 
 __version__ = version("tensorion")
@@ -10,4 +12,13 @@ __version__ = version("tensorion")
 #: What CMake's CMAKE_PREFIX_PATH needs to find the C++ library: `find_package(Tensorion)`.
 cmake_prefix_path = str(_library.PACKAGE)
 
-__all__ = ["balanced_unfolding", "cmake_prefix_path", "fold", "unfold", "unfoldings"]
+__all__ = [
+    "LmoResult",
+    "balanced_unfolding",
+    "cmake_prefix_path",
+    "fold",
+    "lmo",
+    "polar",
+    "unfold",
+    "unfoldings",
+]
