@@ -4,6 +4,8 @@ from importlib.metadata import version
 
 from . import _library
 from ._lmo import LmoResult, lmo
+from ._optimizer import Tensorion
+from ._param_groups import describe, param_groups
 from ._polar import polar
 from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
 
@@ -14,10 +16,13 @@ cmake_prefix_path = str(_library.PACKAGE)
 
 __all__ = [
     "LmoResult",
+    "Tensorion",
     "balanced_unfolding",
     "cmake_prefix_path",
+    "describe",
     "fold",
     "lmo",
+    "param_groups",
     "polar",
     "unfold",
     "unfoldings",

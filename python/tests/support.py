@@ -75,3 +75,49 @@ class AlgorithmOne:
         scale = 0.2 * math.sqrt(max(matrix.shape))
         x = numpy_fold(u @ vh, modes, target.shape)
         self.w = self.w - self.lr * self.weight_decay * self.w - self.lr * scale * x
+
+
+def parameters(seed=1, dtype=torch.float32):
+    """A kernel, a matrix and a vector."""
+    return [
+        torch.nn.Parameter(gaussian(shape, seed + i, dtype))
+        for i, shape in enumerate([(6, 4, 3, 3), (5, 7), (8,)])
+    ]
+
+
+def set_gradients(params, seed):
+    """In the layout of the parameters, as backward gives them."""
+    for i, param in enumerate(params):
+        param.grad = torch.empty_like(param).copy_(gaussian(param.shape, 1000 + 10 * seed + i))
+
+
+def copies(params):
+    return [param.detach().clone() for param in params]
+
+
+def assert_same(params, expected):
+    """Bitwise."""
+    for param, other in zip(params, expected, strict=True):
+        assert torch.equal(param, other), f"differ by up to {(param - other).abs().max()}"
+
+
+def conv_net(seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 6, 3),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(6, 8, 3, stride=2),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(8 * 4, 4),
+    )
+
+
+def images(count=32, seed=5):
+    """Images whose label is the place of a bright spot, with noise."""
+    x = 0.3 * gaussian((count, 3, 8, 8), seed)
+    y = torch.arange(count) % 4
+    for i in range(count):
+        row, col = 4 * (y[i] // 2), 4 * (y[i] % 2)
+        x[i, :, row : row + 4, col : col + 4] += 1
+    return x, y
