@@ -1,7 +1,6 @@
 #include "tensorion/optimizer.h"
 
 #include <ATen/ATen.h>
-#include <ATen/MemoryOverlap.h>
 #include <torch/optim/serialize.h>
 #include <torch/serialize/archive.h>
 
@@ -9,6 +8,7 @@
 #include <cmath>
 
 #include "tensorion/fallback.h"
+#include "tensorion/parameters.h"
 
 namespace tensorion {
 namespace {
@@ -21,16 +21,6 @@ std::string describe(size_t group, size_t index, const at::Tensor& param) {
 
 const TensorionOptions& options_of(const OptimizerParamGroup& group) {
   return static_cast<const TensorionOptions&>(group.options());
-}
-
-void check_parameter(const at::Tensor& param, const std::string& name) {
-  TORCH_CHECK_VALUE(param.defined(), "[tensorion.Tensorion] ", name, " is undefined");
-  TORCH_CHECK_TYPE(at::isFloatingType(param.scalar_type()), "[tensorion.Tensorion] expected real floating-point parameters, got ",
-                   param.scalar_type(), " for ", name);
-  TORCH_CHECK_VALUE(param.layout() == at::kStrided, "[tensorion.Tensorion] expected dense parameters, got ",
-                    param.layout(), " for ", name);
-  TORCH_CHECK_VALUE(at::has_internal_overlap(param) != at::MemOverlap::Yes, "[tensorion.Tensorion] several elements of ",
-                    name, " share one memory location");
 }
 
 // The options that the tensors of low order in a group get.
@@ -51,15 +41,15 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
   for (size_t i = 0; i < group.params().size(); ++i) {
     const auto& param = group.params()[i];
     const auto name = describe(number, i, param);
-    check_parameter(param, name);
     const bool is_high = options.algorithm().empty() ? effective_order(param.sizes()) >= options.min_order()
                                                      : options.algorithm() == "tensorion";
     TORCH_CHECK_VALUE(is_high || options.fallback() || !options.algorithm().empty(),
                       "[tensorion.Tensorion] ", name, " has effective order ", effective_order(param.sizes()),
                       ", below min_order = ", options.min_order(), ", and there is no fallback");
-    if (is_high && !options.unfolding().is_online()) {
+    if (is_high) {
       try {
-        options.unfolding().choose(param.sizes());
+        // Where the balanced unfolding exists, "online" has one to choose.
+        (options.unfolding().is_online() ? UnfoldingStrategy("balanced") : options.unfolding()).choose(param.sizes());
       } catch (const c10::ValueError& error) {
         TORCH_CHECK_VALUE(false, "[tensorion.Tensorion] unfolding ", options.unfolding().str(), " does not fit ", name,
                           ": ", error.what_without_backtrace());
@@ -129,6 +119,17 @@ Tensorion::Tensorion(const std::vector<OptimizerParamGroup>& groups, const Tenso
 }
 
 void Tensorion::add_param_group(const OptimizerParamGroup& group) {
+  std::vector<at::Tensor> params;
+  std::vector<std::string> names;
+  const auto collect = [&](const OptimizerParamGroup& source, size_t number, const std::string& prefix) {
+    for (size_t i = 0; i < source.params().size(); ++i) {
+      params.push_back(source.params()[i]);
+      names.push_back(prefix + describe(number, i, source.params()[i]));
+    }
+  };
+  collect(group, groups_given_, "");
+  for (size_t g = 0; g < param_groups_.size(); ++g) collect(param_groups_[g], g, "the optimizer's ");
+  check_parameters(params, names);
   for (auto& part : split(group, static_cast<const TensorionOptions&>(*defaults_), groups_given_++)) {
     Optimizer::add_param_group(part);
     // libtorch replaces the options of optimizers that are not its own by the defaults.

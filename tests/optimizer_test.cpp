@@ -280,6 +280,17 @@ TEST(Optimizer, BadOptionsAndParametersAreNamed) {
   expect_error<c10::ValueError>([] { Tensorion(std::vector<at::Tensor>{}); }, "at least one parameter");
   expect_error<c10::TypeError>([] { Tensorion({at::zeros({2, 3, 4}, at::kComplexFloat)}); }, "got ComplexFloat for parameter 0");
   expect_error<c10::ValueError>([] { Tensorion({at::zeros({1, 3, 4}).expand({2, 3, 4})}); }, "share one memory location");
+  // Two parameters in one memory were updated one after the other, or at once.
+  const auto whole = gaussian({6, 3, 4}, 1);
+  const std::vector<at::Tensor> apart{whole.slice(0, 0, 3), whole.slice(0, 3, 6)};
+  Tensorion fitting(apart);
+  expect_error<c10::ValueError>([&] { Tensorion({apart[0], whole.slice(0, 2, 4)}); },
+                                "parameter 0 of group 0, shape [3, 3, 4] and parameter 1 of group 0, shape [2, 3, 4] share memory");
+  expect_error<c10::ValueError>([&] { fitting.add_param_group(OptimizerParamGroup({whole.slice(0, 5, 6)})); },
+                                "parameter 0 of group 1, shape [1, 3, 4] and the optimizer's parameter 1 of group 0, shape [3, 3, 4] share memory");
+  EXPECT_EQ(fitting.param_groups().size(), 1U);
+  expect_error<c10::ValueError>([&] { Tensorion({param_group({at::zeros({})}, TensorionOptions(1.0).algorithm("tensorion").unfolding("online"))}); },
+                                "unfolding online does not fit parameter 0 of group 0, shape []");
   auto params = parameters();
   Tensorion optimizer(params);
   params[0].mutable_grad() = at::sparse_coo_tensor(at::zeros({4, 1}, at::kLong), at::ones({1}), {6, 4, 3, 3});

@@ -1,21 +1,61 @@
 // The library as torch operators, torch.ops.tensorion.*: the only TORCH_LIBRARY.
 //
-// No operator returns a view of its input. Those defined with their function
-// here are composites of ATen operators: autograd, fake tensors and
-// torch.compile see through them.
+// No operator returns a view of its input. Those defined with their function here are composites of ATen
+// operators: autograd, fake tensors and torch.compile see through them. The others are opaque, with a Meta
+// kernel that knows shapes and checks arguments, and are not differentiable: their results are detached.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include <string>
 #include <vector>
 
+#include "tensorion/fallback.h"
+#include "tensorion/lmo.h"
+#include "tensorion/optimizer.h"
+#include "tensorion/parameters.h"
+#include "tensorion/polar.h"
+#include "tensorion/step.h"
 #include "tensorion/unfolding.h"
 
 namespace {
 
 using at::Tensor;
+using tensorion::PolarOptions;
+using tensorion::UnfoldingStrategy;
+using OptionalTensor = std::optional<Tensor>;
 
-// `result` in memory of its own, contiguous. Under vmap a tensor has no
-// storage to compare.
+// ---- Arguments
+
+// Rows (a, b, c), one after the other.
+tensorion::Coefficients coefficients(at::ArrayRef<double> values) {
+  TORCH_CHECK_VALUE(values.size() % 3 == 0, "[tensorion.polar] ns_coefficients must be rows of 3, got ",
+                    values.size(), " numbers");
+  tensorion::Coefficients rows;
+  for (size_t i = 0; i < values.size(); i += 3) rows.push_back({values[i], values[i + 1], values[i + 2]});
+  return rows;
+}
+
+std::vector<double> named_coefficients(const std::string& name) {
+  std::vector<double> values;
+  for (const auto& row : tensorion::named_coefficients(name))
+    values.insert(values.end(), row.begin(), row.end());
+  return values;
+}
+
+Tensor number(double value, at::ScalarType dtype, const Tensor& like) {
+  return at::full({}, value, at::TensorOptions().dtype(dtype).device(like.device()));
+}
+
+// For Meta kernels: a tensor of the same dtype and number of modes that functions take for the sake of their
+// checks, and a contiguous result of the same shape.
+Tensor without_elements(const Tensor& x) {
+  return at::empty(std::vector<int64_t>(x.dim(), 0), at::TensorOptions().dtype(x.scalar_type()));
+}
+Tensor uninitialized(const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); }
+
+// ---- Unfoldings
+
+// `result` in memory of its own, contiguous. Under vmap a tensor has no storage to compare.
 Tensor owned(const Tensor& result, const Tensor& input) {
   if (result.has_storage() && !result.is_alias_of(input)) return result.contiguous();
   return result.clone(at::MemoryFormat::Contiguous);
@@ -27,6 +67,134 @@ Tensor fold(const Tensor& matrix, at::IntArrayRef modes, at::IntArrayRef shape) 
   return owned(tensorion::fold(matrix, modes, shape), matrix);
 }
 
+// How a step sees tensors of this shape: the modes, rows and columns of its unfolding, and the factor of lr.
+// "online" has no modes before it looks; then only whether the shape has unfoldings is checked.
+std::tuple<std::vector<int64_t>, int64_t, int64_t, double> plan(at::IntArrayRef shape,
+                                                                const std::string& unfolding,
+                                                                const std::string& adjust_lr_fn) {
+  const auto strategy = UnfoldingStrategy::parse(unfolding);
+  const auto chosen = (strategy.is_online() ? UnfoldingStrategy("balanced") : strategy).choose(shape);
+  if (strategy.is_online()) return {{}, 0, 0, 0};
+  return {chosen.modes(), chosen.rows(), chosen.cols(), tensorion::adjusted_scale(chosen, adjust_lr_fn)};
+}
+
+// ---- Polar factors and the LMO
+
+Tensor polar(const Tensor& matrix, const std::string& method, at::ArrayRef<double> ns_coefficients,
+             int64_t ns_steps) {
+  return tensorion::polar(matrix, {method, coefficients(ns_coefficients), ns_steps}).contiguous();
+}
+
+Tensor polar_meta(const Tensor& matrix, const std::string& method, at::ArrayRef<double> ns_coefficients,
+                  int64_t ns_steps) {
+  polar(without_elements(matrix), method, ns_coefficients, ns_steps);
+  return uninitialized(matrix);
+}
+
+using Lmo = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+// x, which modes are rows, value, upper, solved.
+Lmo lmo(const Tensor& x, const std::string& unfolding, const std::string& polar) {
+  PolarOptions options;
+  options.method = polar;
+  const auto result = tensorion::lmo(x, UnfoldingStrategy::parse(unfolding), options);
+  auto rows = at::zeros({x.dim()}, at::kBool);
+  for (const int64_t mode : result.modes) rows[mode] = true;
+  return {result.x.contiguous(), rows.to(x.device()), number(result.value, at::kDouble, x),
+          number(result.upper, at::kDouble, x), number(static_cast<double>(result.solved), at::kLong, x)};
+}
+
+Lmo lmo_meta(const Tensor& x, const std::string& unfolding, const std::string& polar) {
+  lmo(without_elements(x), unfolding, polar);
+  const auto number = [&](at::ScalarType dtype) { return at::empty({}, x.options().dtype(dtype)); };
+  return {uninitialized(x), at::empty({x.dim()}, x.options().dtype(at::kBool)), number(at::kDouble),
+          number(at::kDouble), number(at::kLong)};
+}
+
+// ---- The optimizer
+
+void check_options(double lr, double momentum, double weight_decay, const std::string& unfolding,
+                   const std::string& polar, at::ArrayRef<double> ns_coefficients, int64_t ns_steps,
+                   const std::string& adjust_lr_fn, int64_t min_order,
+                   const std::optional<std::string>& fallback, std::optional<double> fallback_lr,
+                   std::optional<double> fallback_weight_decay, at::ArrayRef<double> fallback_betas,
+                   double fallback_eps, double fallback_momentum, const std::string& nonfinite,
+                   const std::string& algorithm) {
+  tensorion::TensorionOptions(lr)
+      .momentum(momentum)
+      .weight_decay(weight_decay)
+      .unfolding(UnfoldingStrategy::parse(unfolding))
+      .polar(polar)
+      .ns_coefficients(coefficients(ns_coefficients))
+      .ns_steps(ns_steps)
+      .adjust_lr_fn(adjust_lr_fn)
+      .min_order(min_order)
+      .fallback(fallback)
+      .fallback_lr(fallback_lr)
+      .fallback_weight_decay(fallback_weight_decay)
+      .fallback_betas({fallback_betas[0], fallback_betas[1]})
+      .fallback_eps(fallback_eps)
+      .fallback_momentum(fallback_momentum)
+      .nonfinite(nonfinite)
+      .algorithm(algorithm)
+      .check();
+}
+
+void check_parameters(at::TensorList params, const c10::List<std::string>& names) {
+  tensorion::check_parameters(params, names.vec());
+}
+
+void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, double lr, double momentum,
+          bool nesterov, double weight_decay, const std::string& unfolding, const std::string& polar,
+          at::ArrayRef<double> ns_coefficients, int64_t ns_steps, const std::string& adjust_lr_fn,
+          bool maximize, const OptionalTensor& lr_tensor, const OptionalTensor& found_inf) {
+  tensorion::step(params, grads, momenta,
+                  {lr,
+                   momentum,
+                   nesterov,
+                   weight_decay,
+                   UnfoldingStrategy::parse(unfolding),
+                   {polar, coefficients(ns_coefficients), ns_steps},
+                   adjust_lr_fn,
+                   maximize,
+                   lr_tensor,
+                   found_inf});
+}
+
+void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
+                at::TensorList exp_avg_sqs, at::TensorList steps, double lr, double beta1, double beta2,
+                double eps, double weight_decay, bool maximize, const OptionalTensor& lr_tensor,
+                const OptionalTensor& found_inf) {
+  tensorion::adamw_step(params, grads, exp_avgs, exp_avg_sqs, steps,
+                        {lr, beta1, beta2, eps, weight_decay, maximize, lr_tensor, found_inf});
+}
+
+void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList momentum_buffers, double lr,
+              double momentum, double weight_decay, bool maximize, const OptionalTensor& lr_tensor,
+              const OptionalTensor& found_inf) {
+  tensorion::sgd_step(params, grads, momentum_buffers,
+                      {lr, momentum, weight_decay, maximize, lr_tensor, found_inf});
+}
+
+Tensor first_nonfinite(at::TensorList tensors) {
+  const auto index = tensorion::first_nonfinite(tensors);
+  return tensors.empty() ? at::scalar_tensor(index, at::kLong)
+                         : number(static_cast<double>(index), at::kLong, tensors[0]);
+}
+
+Tensor first_nonfinite_meta(at::TensorList) {
+  return at::empty({}, at::TensorOptions(at::kLong).device(at::kMeta));
+}
+
+Tensor any_nonfinite_meta(at::TensorList tensors) {
+  return at::empty({}, at::TensorOptions(at::kFloat).device(at::kMeta));
+}
+
+// The Meta kernel of operators that return nothing.
+void nothing(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  torch::jit::drop(*stack, op.schema().arguments().size());
+}
+
 }  // namespace
 
 TORCH_LIBRARY(tensorion, m) {
@@ -34,4 +202,66 @@ TORCH_LIBRARY(tensorion, m) {
   m.def("balanced_unfolding(int[] shape) -> int[]", tensorion::balanced_unfolding);
   m.def("unfold(Tensor x, int[] modes) -> Tensor", unfold);
   m.def("fold(Tensor matrix, int[] modes, SymInt[] shape) -> Tensor", fold);
+  m.def(
+      "plan(int[] shape, str unfolding, str adjust_lr_fn) -> (int[] modes, int rows, int cols, float scale)",
+      plan);
+
+  m.def("named_coefficients(str name) -> float[]", named_coefficients);
+  m.def("polar(Tensor matrix, str method, float[] ns_coefficients, int ns_steps) -> Tensor");
+  m.def(
+      "lmo(Tensor x, str unfolding, str polar) -> (Tensor x, Tensor rows, Tensor value, Tensor upper, Tensor "
+      "solved)");
+
+  m.def(
+      "check_options(*, float lr, float momentum, float weight_decay, str unfolding, str polar, "
+      "float[] ns_coefficients, int ns_steps, str adjust_lr_fn, int min_order, str? fallback, float? "
+      "fallback_lr, "
+      "float? fallback_weight_decay, float[2] fallback_betas, float fallback_eps, float fallback_momentum, "
+      "str nonfinite, str algorithm) -> ()",
+      check_options);
+  m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);
+  m.def(
+      "step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, *, float lr, float momentum, bool "
+      "nesterov, "
+      "float weight_decay, str unfolding, str polar, float[] ns_coefficients, int ns_steps, str "
+      "adjust_lr_fn, "
+      "bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
+  m.def(
+      "adamw_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
+      "Tensor(d!)[] steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool "
+      "maximize, "
+      "Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
+  m.def(
+      "sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, *, float lr, float "
+      "momentum, "
+      "float weight_decay, bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
+  m.def("first_nonfinite(Tensor[] tensors) -> Tensor");
+  m.def("any_nonfinite(Tensor[] tensors) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {
+  m.impl("polar", polar);
+  m.impl("lmo", lmo);
+  m.impl("step_", step);
+  m.impl("adamw_step_", adamw_step);
+  m.impl("sgd_step_", sgd_step);
+  m.impl("first_nonfinite", first_nonfinite);
+  m.impl("any_nonfinite", tensorion::any_nonfinite);
+}
+
+TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
+  m.impl("polar", polar_meta);
+  m.impl("lmo", lmo_meta);
+  for (const auto* name : {"step_", "adamw_step_", "sgd_step_"}) {
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&nothing>());
+  }
+  m.impl("first_nonfinite", first_nonfinite_meta);
+  m.impl("any_nonfinite", any_nonfinite_meta);
+}
+
+TORCH_LIBRARY_IMPL(tensorion, Autograd, m) {
+  for (const auto* name :
+       {"polar", "lmo", "step_", "adamw_step_", "sgd_step_", "first_nonfinite", "any_nonfinite"}) {
+    m.impl(name, torch::CppFunction::makeFallthrough());
+  }
 }

@@ -3,6 +3,10 @@
 from importlib.metadata import version
 
 from . import _library
+from ._lmo import LmoResult, lmo
+from ._optimizer import Tensorion
+from ._param_groups import describe, param_groups
+from ._polar import polar
 from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
 
 __version__ = version("tensorion")
@@ -10,4 +14,16 @@ __version__ = version("tensorion")
 #: What CMake's CMAKE_PREFIX_PATH needs to find the C++ library: `find_package(Tensorion)`.
 cmake_prefix_path = str(_library.PACKAGE)
 
-__all__ = ["balanced_unfolding", "cmake_prefix_path", "fold", "unfold", "unfoldings"]
+__all__ = [
+    "LmoResult",
+    "Tensorion",
+    "balanced_unfolding",
+    "cmake_prefix_path",
+    "describe",
+    "fold",
+    "lmo",
+    "param_groups",
+    "polar",
+    "unfold",
+    "unfoldings",
+]

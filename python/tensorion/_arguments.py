@@ -1,13 +1,28 @@
-"""Checks that torch's operator schemas leave to a `RuntimeError` without a clear message."""
+"""Checks that torch's operator schemas leave to a `RuntimeError` without a clear message.
+
+`name` is `function.argument` throughout.
+"""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import NoReturn
 
 import torch
 
+#: Which unfolding: "balanced", "online" or the modes that become the rows.
+UnfoldingLike = str | Sequence[int]
+#: Newton-Schulz coefficients: the name of a set, one row `(a, b, c)`, or a row for each step.
+CoefficientsLike = str | Sequence[float] | Sequence[Sequence[float]]
+
+
+def refuse(name: str, expected: str, value: object) -> NoReturn:
+    function, argument = name.split(".")
+    raise TypeError(f"[tensorion.{function}] {argument} must be {expected}, got {value!r}")
+
 
 def tensor(value: object, name: str) -> torch.Tensor:
-    """`value`, which must be a tensor. `name` is `function.argument`, here and below."""
+    """`value`, which must be a tensor."""
     if not isinstance(value, torch.Tensor):
         function, argument = name.split(".")
         raise TypeError(f"[tensorion.{function}] {argument} must be a Tensor, got {type(value).__name__}")
@@ -19,7 +34,59 @@ def ints(values: Iterable[int], name: str) -> list[int]:
     try:
         return [operator.index(value) for value in values]
     except TypeError:
-        function, argument = name.split(".")
-        raise TypeError(
-            f"[tensorion.{function}] {argument} must be a sequence of integers, got {values!r}"
-        ) from None
+        refuse(name, "a sequence of integers", values)
+
+
+def integer(value: int, name: str) -> int:
+    """`value`, which must be an integer."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        refuse(name, "an integer", value)
+
+
+def number(value: float, name: str) -> float:
+    """`value`, which must be a real number."""
+    return float(value) if isinstance(value, Real) else refuse(name, "a number", value)
+
+
+def boolean(value: bool, name: str) -> bool:
+    """`value`, which must be True or False."""
+    return value if isinstance(value, bool) else refuse(name, "True or False", value)
+
+
+def text(value: str, name: str) -> str:
+    """`value`, which must be a string."""
+    return value if isinstance(value, str) else refuse(name, "a string", value)
+
+
+def unfolding(value: UnfoldingLike, name: str) -> str:
+    """A strategy as the operators take it: "balanced", "online" or "(0, 2)"."""
+    if isinstance(value, str):
+        return value
+    try:
+        return str(tuple(operator.index(mode) for mode in value))
+    except TypeError:
+        refuse(name, "'balanced', 'online' or a sequence of modes", value)
+
+
+def coefficients(value: CoefficientsLike, name: str) -> list[float]:
+    """Rows `(a, b, c)`, one after the other."""
+    if isinstance(value, str):
+        return torch.ops.tensorion.named_coefficients(value)
+    expected = "a name, a row (a, b, c) of numbers or a sequence of such rows"
+    if not isinstance(value, Sequence):
+        refuse(name, expected, value)
+    rows = [value] if value and isinstance(value[0], Real) else value
+    flat = []
+    for row in rows:
+        if not isinstance(row, Sequence) or not all(isinstance(entry, Real) for entry in row):
+            refuse(name, expected, value)
+        if len(row) != 3:
+            function, argument = name.split(".")
+            raise ValueError(
+                f"[tensorion.{function}] {argument} must have 3 numbers in each row, "
+                f"got {len(row)} in {tuple(row)!r}"
+            )
+        flat += map(float, row)
+    return flat

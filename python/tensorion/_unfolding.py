@@ -8,6 +8,11 @@ from torch import Tensor
 from . import _arguments
 
 
+def effective_order(shape: Sequence[int]) -> int:
+    """The number of modes whose size is not 1."""
+    return sum(size != 1 for size in shape)
+
+
 def unfoldings(shape: Sequence[int]) -> list[tuple[int, ...]]:
     """All unfoldings of a shape, each by the modes that become the rows.
 

@@ -1,0 +1,136 @@
+"""Param groups as they are given to the optimizer, and as it keeps them."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from . import _options
+from ._unfolding import effective_order
+
+
+def labels(number: int, group: Mapping[str, Any]) -> list[str]:
+    """How errors call the parameters of a group: by name, or else by place."""
+    params, names = group["params"], group.get("param_names")
+    known = names and [f"parameter '{name}'" for name in names]
+    known = known or [f"parameter {index} of group {number}" for index in range(len(params))]
+    return [f"{name}, shape {list(param.shape)}" for name, param in zip(known, params, strict=True)]
+
+
+def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """A copy of the group whose "params" are a list of tensors, each once, and "param_names" their names."""
+    if not isinstance(param_group, dict):
+        raise TypeError(
+            f"[tensorion.Tensorion] a param group must be a dict, got {type(param_group).__name__}"
+        )
+    if "params" not in param_group:
+        raise ValueError(f"[tensorion.Tensorion] group {number} has no 'params', only {sorted(param_group)}")
+    group = dict(param_group)
+    params = group["params"]
+    if isinstance(params, set):
+        raise TypeError("[tensorion.Tensorion] expected parameters in an order, got a set")
+    params = [params] if isinstance(params, Tensor) else list(params)
+    named = [pair for pair in params if isinstance(pair, tuple)]
+    if named:
+        if len(named) != len(params):
+            raise ValueError(
+                f"[tensorion.Tensorion] expected names for all parameters of group {number} or for none, "
+                f"got {len(named)} for {len(params)}"
+            )
+        group["param_names"] = [name for name, _ in named]
+        params = [param for _, param in named]
+    if not params:
+        raise ValueError(f"[tensorion.Tensorion] expected at least one parameter in group {number}, got none")
+    for index, param in enumerate(params):
+        if not isinstance(param, Tensor):
+            raise TypeError(
+                f"[tensorion.Tensorion] expected Tensors, got {type(param).__name__} as parameter {index} of "
+                f"group {number}"
+            )
+        if is_lazy(param):
+            raise ValueError(
+                f"[tensorion.Tensorion] parameter {index} of group {number} has no shape yet: run its lazy "
+                "module once before"
+            )
+    first = {}  # of each tensor
+    for index, param in enumerate(params):
+        first.setdefault(id(param), index)
+    if len(first) < len(params):
+        warnings.warn(
+            "optimizer contains a parameter group with duplicate parameters; each will be updated once",
+            stacklevel=5,  # where the optimizer is made
+        )
+    group["params"] = [params[index] for index in first.values()]
+    if "param_names" in group:
+        group["param_names"] = [group["param_names"][index] for index in first.values()]
+    return group
+
+
+def split(
+    group: dict[str, Any], number: int, defaults: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """A normalized group in up to two: by effective order, unless it names its algorithm.
+
+    `others` are the groups that the optimizer already has.
+    """
+    params, names = group["params"], group.get("param_names")
+    own_labels = labels(number, group)
+    given = {key: value for key, value in group.items() if key not in ("params", "param_names")}
+    options = _options.checked(given, defaults)
+    torch.ops.tensorion.check_parameters(
+        params + [param for other in others for param in other["params"]],
+        own_labels
+        + [f"the optimizer's {label}" for i, other in enumerate(others) for label in labels(i, other)],
+    )
+    members: dict[str, list[int]] = {}  # of each algorithm, tensorion first
+    for index, (param, label) in enumerate(zip(params, own_labels, strict=True)):
+        order = effective_order(param.shape)
+        is_high = order >= options["min_order"]
+        algorithm = options["algorithm"] or ("tensorion" if is_high else options["fallback"])
+        if algorithm is None:
+            raise ValueError(
+                f"[tensorion.Tensorion] {label} has effective order {order}, below min_order = "
+                f"{options['min_order']}, and there is no fallback"
+            )
+        if algorithm == "tensorion":
+            _check_unfolding(param, label, options)
+        members.setdefault(algorithm, []).append(index)
+    parts = []
+    for algorithm in sorted(members, key=lambda name: name != "tensorion"):
+        part = _options.resolve(algorithm, given, defaults)
+        if "algorithm" not in given:
+            part["why"] = f"order {'>=' if algorithm == 'tensorion' else '<'} {options['min_order']}"
+        part["params"] = [(names[i], params[i]) if names else params[i] for i in members[algorithm]]
+        parts.append(part)
+    return parts
+
+
+def _check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> None:
+    try:
+        torch.ops.tensorion.plan(param.shape, options["unfolding"], options["adjust_lr_fn"])
+    except ValueError as error:
+        raise ValueError(
+            f"[tensorion.Tensorion] unfolding {options['unfolding']} does not fit {label}: {error}"
+        ) from None
+
+
+def check_gradients(group: Mapping[str, Any], number: int) -> None:
+    """Raise where a gradient is not like its parameter."""
+    for index, param in enumerate(group["params"]):
+        grad = param.grad
+        if grad is None:
+            continue
+        if grad.layout != torch.strided:
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a dense gradient, got {grad.layout} for "
+                f"{labels(number, group)[index]}"
+            )
+        if grad.shape != param.shape or grad.dtype != param.dtype or grad.device != param.device:
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a gradient like {labels(number, group)[index]} "
+                f"({param.dtype} on {param.device}), got shape {list(grad.shape)}, {grad.dtype} on "
+                f"{grad.device}"
+            )

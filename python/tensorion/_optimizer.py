@@ -1,0 +1,248 @@
+"""Tensorion as a torch.optim optimizer."""
+
+from collections.abc import Callable
+from typing import Any, overload
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import ParamsT, StateDict
+
+from . import _arguments, _groups, _options, _state
+
+#: The options that the operator of each algorithm takes by name.
+_ARGUMENTS = {
+    "tensorion": (
+        "momentum",
+        "nesterov",
+        "weight_decay",
+        "unfolding",
+        "polar",
+        "ns_coefficients",
+        "ns_steps",
+        "adjust_lr_fn",
+        "maximize",
+    ),
+    "adamw": ("weight_decay", "maximize"),
+    "sgd": ("momentum", "weight_decay", "maximize"),
+}
+
+
+class Tensorion(Optimizer):
+    r"""Muon for tensors of any order.
+
+    A tensor of effective order (the number of modes whose size is not 1) `min_order` or more is updated,
+    with its momentum unfolded to an `m x n` matrix, by
+
+        M <- G + momentum M
+        X <- fold(polar(unfold(M)))                  (nesterov: of G + momentum M)
+        W <- (1 - lr weight_decay) W - lr scale X    scale = 0.2 sqrt(max(m, n))
+
+    and every other tensor by a fallback, in a param group of its own: the constructor splits each group
+    that it is given by order, and the key "algorithm" ("tensorion", "adamw" or "sgd") says what a group
+    became. A group that comes with that key is taken as it is. `tensorion.param_groups` makes groups by
+    more rules; `tensorion.describe` says which parameter went where.
+
+    State is kept as torch's own optimizers do: a `momentum_buffer` in the shape, dtype and memory format
+    of the parameter (of AdamW: `step`, `exp_avg`, `exp_avg_sq`).
+
+    Args:
+        params: tensors, named pairs `(name, tensor)`, or dicts of these with options of their own.
+        lr: the learning rate. A tensor on the CPU is read at each step; one on another device is used
+            there without a synchronization.
+        momentum: in [0, 1).
+        nesterov: whether to look one step ahead.
+        weight_decay: decoupled, of the learning rate before `scale`.
+        unfolding: "balanced", the squarest; "online", the one with the largest nuclear norm, found at
+            each step; or a tuple of modes that become the rows: `(0,)` flattens kernels as Muon does.
+        polar: "auto", "halley", "newton_schulz" or "svd", as `method` of `tensorion.polar`.
+        ns_coefficients: as of `tensorion.polar`.
+        ns_steps: as of `tensorion.polar`.
+        adjust_lr_fn: what `scale` is. "match_rms_adamw": `0.2 sqrt(max(m, n))`, updates as large as
+            AdamW's; "original": `sqrt(max(1, m / n))`; "conv_radius": `1 / sqrt(h w)`, where all modes
+            after the first two are spatial.
+        min_order: tensors of lower effective order go to the fallback; with 2 matrices get Muon's update.
+        fallback: "adamw" or "sgd", torch's own fused kernels; None makes a tensor of low order an error.
+        fallback_lr: of the fallback; None is `lr`.
+        fallback_weight_decay: of the fallback; None is `weight_decay`.
+        fallback_betas: of AdamW, "betas" in its groups.
+        fallback_eps: of AdamW, "eps" in its groups.
+        fallback_momentum: of SGD, "momentum" in its groups.
+        nonfinite: what a gradient with a NaN or an infinity does. "error": it is named, and nothing at
+            all is changed; "skip": the step is left out and counted in `skipped_steps`, without a
+            synchronization; "ignore": parameters become NaN.
+        maximize: ascend instead of descend.
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        *,
+        momentum: float = 0.95,
+        nesterov: bool = False,
+        weight_decay: float = 0.01,
+        unfolding: _arguments.UnfoldingLike = "balanced",
+        polar: str = "auto",
+        ns_coefficients: _arguments.CoefficientsLike = "muon",
+        ns_steps: int = 5,
+        adjust_lr_fn: str = "match_rms_adamw",
+        min_order: int = 3,
+        fallback: str | None = "adamw",
+        fallback_lr: float | Tensor | None = None,
+        fallback_weight_decay: float | None = None,
+        fallback_betas: tuple[float, float] = (0.9, 0.999),
+        fallback_eps: float = 1e-8,
+        fallback_momentum: float = 0.9,
+        nonfinite: str = "error",
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "weight_decay": weight_decay,
+            "unfolding": unfolding,
+            "polar": polar,
+            "ns_coefficients": ns_coefficients,
+            "ns_steps": ns_steps,
+            "adjust_lr_fn": adjust_lr_fn,
+            "min_order": min_order,
+            "fallback": fallback,
+            "fallback_lr": fallback_lr,
+            "fallback_weight_decay": fallback_weight_decay,
+            "fallback_betas": fallback_betas,
+            "fallback_eps": fallback_eps,
+            "fallback_momentum": fallback_momentum,
+            "nonfinite": nonfinite,
+            "maximize": maximize,
+        }
+        _options.checked({}, defaults)
+        self._groups_given = 0  # before they were split: what errors count by
+        self._skipped: Tensor | None = None  # counted on the device
+        super().__init__(params, defaults)
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many steps `nonfinite="skip"` has left out."""
+        return 0 if self._skipped is None else int(self._skipped.item())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_groups_given": self._groups_given, "_skipped": self._skipped}
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group, split by effective order unless it names its "algorithm". All of it or nothing."""
+        group = _groups.normalized(param_group, self._groups_given)
+        parts = _groups.split(group, self._groups_given, self.defaults, self.param_groups)
+        count = len(self.param_groups)
+        try:
+            for part in parts:
+                super().add_param_group(part)
+        except Exception:
+            del self.param_groups[count:]
+            raise
+        # torch fills a group up with all defaults, of which the algorithm reads only some.
+        for part in parts:
+            for key in self.defaults.keys() - set(_options.KEYS[part["algorithm"]]):
+                del part[key]
+        self._groups_given += 1
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update the parameters that have a gradient.
+
+        Args:
+            closure: evaluates the model anew and returns the loss, which is returned.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        # Everything is looked at before anything changes.
+        options = [_options.checked(group, self.defaults) for group in self.param_groups]
+        for number, group in enumerate(self.param_groups):
+            _groups.check_gradients(group, number)
+        self._refuse_nonfinite()
+        found_inf = self._find_nonfinite()
+        if found_inf is not None and found_inf.device.type == "cpu":
+            if found_inf.item():
+                return loss
+            found_inf = None
+        for group, values in zip(self.param_groups, options, strict=True):
+            params = [param for param in group["params"] if param.grad is not None]
+            if params:
+                self._update(params, values, found_inf)
+        return loss
+
+    def _gradients(self, nonfinite: str) -> list[tuple[Tensor, int, int]]:
+        """The gradients of the groups with this policy, each with its group and its place there."""
+        return [
+            (param.grad, number, index)
+            for number, group in enumerate(self.param_groups)
+            if group["nonfinite"] == nonfinite
+            for index, param in enumerate(group["params"])
+            if param.grad is not None
+        ]
+
+    def _refuse_nonfinite(self) -> None:
+        watched = self._gradients("error")
+        if not watched:
+            return
+        bad = torch.ops.tensorion.first_nonfinite([grad for grad, _, _ in watched]).item()
+        if bad >= 0:
+            _, number, index = watched[bad]
+            label = _groups.labels(number, self.param_groups[number])[index]
+            raise ValueError(
+                f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed"
+            )
+
+    def _find_nonfinite(self) -> Tensor | None:
+        """1 where this step is to be skipped, else 0, on the gradients' device; None where nobody asks."""
+        watched = self._gradients("skip")
+        if not watched:
+            return None
+        found = torch.ops.tensorion.any_nonfinite([grad for grad, _, _ in watched])
+        self._skipped = found if self._skipped is None else self._skipped + found.to(self._skipped.device)
+        return found
+
+    def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
+        algorithm = options["algorithm"]
+        states = [self.state[param] for param in params]
+        for param, state in zip(params, states, strict=True):
+            _state.initialize(state, param, algorithm)
+        lists = [[state[key] for state in states] for key in _state.KEYS[algorithm]]
+        arguments = {key: options[key] for key in _ARGUMENTS[algorithm]}
+        if algorithm == "adamw":
+            arguments["beta1"], arguments["beta2"] = options["fallback_betas"]
+            arguments["eps"] = options["fallback_eps"]
+        on_device = isinstance(options["lr"], Tensor)
+        arguments["lr"] = 0.0 if on_device else options["lr"]
+        arguments["lr_tensor"] = options["lr"] if on_device else None
+        operators = {
+            "tensorion": torch.ops.tensorion.step_,
+            "adamw": torch.ops.tensorion.adamw_step_,
+            "sgd": torch.ops.tensorion.sgd_step_,
+        }
+        operators[algorithm](
+            params, [param.grad for param in params], *lists, **arguments, found_inf=found_inf
+        )
+
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        """Go on from a state: all of it, or nothing where it does not fit, with an error that says where."""
+        # As the last of the pre-hooks, it sees what the others made of the state.
+        handle = self.register_load_state_dict_pre_hook(
+            lambda self, state_dict: _state.check_state_dict(state_dict, self.param_groups, self.defaults)
+        )
+        try:
+            super().load_state_dict(state_dict)
+        finally:
+            handle.remove()
+        for param, state in self.state.items():
+            if "step" in state:
+                state["step"] = state["step"].to(param.device, torch.float32)

@@ -1,0 +1,150 @@
+"""Which parameter of a model goes where, and why."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+
+from ._optimizer import Tensorion
+from ._unfolding import effective_order
+
+#: What sends parameters to the fallback: a pattern of names, a type of modules, or a function of a
+#: parameter's name and itself.
+Rule = str | type[nn.Module] | Callable[[str, Tensor], bool]
+
+
+@dataclass
+class _Use:
+    """A parameter, and everywhere it is used: one that is tied has several names."""
+
+    param: Tensor
+    names: list[str] = field(default_factory=list)
+    modules: list[nn.Module] = field(default_factory=list)
+
+
+def param_groups(
+    model: nn.Module,
+    *,
+    min_order: int = 3,
+    fallback: str = "adamw",
+    to_fallback: Iterable[Rule] = (),
+    depthwise: bool = False,
+    decay_vectors: bool = True,
+) -> list[dict[str, Any]]:
+    """The parameters of a model in groups for `Tensorion`, by the first of these rules that applies:
+
+    1. what `to_fallback` names goes to the fallback;
+    2. depthwise convolution kernels (one input channel for each filter) go to the fallback, unless
+       `depthwise`: their filters act on different channels, so that there is no common matrix to
+       orthogonalize;
+    3. tensors of effective order (modes of size 1 do not count) below `min_order` go to the fallback;
+    4. all others go to Tensorion.
+
+    Each rule makes a group, with named parameters, the `"algorithm"` and the reason, `"why"`. Options such
+    as the learning rates come from the optimizer: `Tensorion(param_groups(model), lr=..., fallback_lr=...)`.
+
+    Args:
+        model: its parameters are taken, frozen ones too.
+        min_order: as of `Tensorion`.
+        fallback: "adamw" or "sgd".
+        to_fallback: glob patterns of the names of parameters or of modules that hold them (`"head"`,
+            `"*.embed*"`), types of modules (`torch.nn.Embedding`), or functions of a name and a tensor.
+            One that fits nothing is an error.
+        depthwise: whether depthwise kernels stay with Tensorion.
+        decay_vectors: False sets weight_decay to 0 for biases, norms' scales and all other tensors of
+            effective order 0 or 1.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"[tensorion.param_groups] model must be a Module, got {type(model).__name__}")
+    if fallback not in ("adamw", "sgd"):
+        raise ValueError(f"[tensorion.param_groups] fallback must be 'adamw' or 'sgd', got {fallback!r}")
+    uses = _uses(model)
+    rules = [to_fallback] if isinstance(to_fallback, (str, type)) else list(to_fallback)
+    for rule in rules:
+        if not any(_applies(rule, use) for use in uses):
+            raise ValueError(
+                f"[tensorion.param_groups] {_text(rule)} in to_fallback fits no parameter of the model, "
+                f"whose names are such as {', '.join(use.names[0] for use in uses[:3])}"
+            )
+    groups: dict[tuple[str, str, bool], dict[str, Any]] = {}
+    for use in uses:
+        order = effective_order(use.param.shape)
+        named = next((rule for rule in rules if _applies(rule, use)), None)
+        if named is not None:
+            algorithm, why = fallback, _text(named)
+        elif not depthwise and any(map(_is_depthwise, use.modules)) and use.param.dim() > 1:
+            algorithm, why = fallback, "depthwise"
+        elif order < min_order:
+            algorithm, why = fallback, f"order < {min_order}"
+        else:
+            algorithm, why = "tensorion", f"order >= {min_order}"
+        decays = decay_vectors or order > 1
+        group = {"params": [], "algorithm": algorithm, "why": why}
+        if not decays:
+            group["weight_decay"] = 0.0
+        groups.setdefault((algorithm, why, decays), group)["params"].append((use.names[0], use.param))
+    return sorted(groups.values(), key=lambda group: group["algorithm"] != "tensorion")
+
+
+def describe(optimizer: Tensorion) -> str:
+    """A table of all parameters of the optimizer: what updates each of them, why, and how.
+
+    For Tensorion's own, `unfolding` names the modes that become the rows, `matrix` is the size of the
+    unfolded momentum, and `scale` the factor of the learning rate that follows from it.
+    """
+    if not isinstance(optimizer, Tensorion):
+        raise TypeError(f"[tensorion.describe] expected a Tensorion, got {type(optimizer).__name__}")
+    rows = [("group", "parameter", "shape", "algorithm", "why", "unfolding", "matrix", "scale", "lr")]
+    for number, group in enumerate(optimizer.param_groups):
+        for index, param in enumerate(group["params"]):
+            name = group["param_names"][index] if "param_names" in group else str(index)
+            shape = "x".join(map(str, param.shape)) or "scalar"
+            why = group.get("why", "its group")
+            plan = _plan(group, param) if group["algorithm"] == "tensorion" else ("", "", "")
+            lr = f"{float(group['lr']):.3g}"
+            rows.append((str(number), name, shape, group["algorithm"], why, *plan, lr))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _plan(group: dict[str, Any], param: Tensor) -> tuple[str, str, str]:
+    """The unfolding, the size of the matrix and the scale, as text."""
+    unfolding = group["unfolding"] if isinstance(group["unfolding"], str) else str(tuple(group["unfolding"]))
+    if unfolding == "online":
+        return "online", "", ""
+    modes, rows, cols, scale = torch.ops.tensorion.plan(param.shape, unfolding, group["adjust_lr_fn"])
+    return str(tuple(modes)), f"{rows}x{cols}", f"{scale:.4g}"
+
+
+def _uses(model: nn.Module) -> list[_Use]:
+    uses: dict[int, _Use] = {}
+    for prefix, module in model.named_modules(remove_duplicate=False):
+        for name, param in module.named_parameters(prefix, recurse=False, remove_duplicate=False):
+            use = uses.setdefault(id(param), _Use(param))
+            use.names.append(name)
+            use.modules.append(module)
+    # In the order of model.parameters().
+    return [uses[id(param)] for param in model.parameters()]
+
+
+def _applies(rule: Rule, use: _Use) -> bool:
+    if isinstance(rule, str):
+        # The name itself, or that of a module it is in.
+        parts = [name.split(".") for name in use.names]
+        return any(fnmatchcase(".".join(part[:i]), rule) for part in parts for i in range(1, len(part) + 1))
+    if isinstance(rule, type):
+        return any(isinstance(module, rule) for module in use.modules)
+    return any(rule(name, use.param) for name in use.names)
+
+
+def _text(rule: Rule) -> str:
+    return f"'{rule}'" if isinstance(rule, str) else getattr(rule, "__name__", repr(rule))
+
+
+def _is_depthwise(module: nn.Module) -> bool:
+    return isinstance(module, _ConvNd) and 1 < module.groups == module.in_channels

@@ -1,0 +1,171 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import all_unfoldings, gaussian, nuclear_norm, numpy_fold, numpy_unfold
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.library import opcheck
+
+import tensorion
+
+
+def norms(x):
+    """The nuclear norm of each unfolding."""
+    x = x.double().numpy()
+    return {modes: nuclear_norm(numpy_unfold(x, modes)) for modes in all_unfoldings(x.shape)}
+
+
+def inner_product(x, y):
+    return (x.double() * y.double()).sum().item()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 6), min_size=2, max_size=5).filter(lambda s: sum(n > 1 for n in s) > 1),
+    st.integers(0, 999),
+)
+def test_online_is_brute_force(shape, seed):
+    x = gaussian(shape, seed)
+    known = norms(x)
+    result = tensorion.lmo(x)
+    optimum = max(known.values())
+    assert known[result.modes] >= optimum * (1 - 1e-6)
+    assert 0.97 * optimum <= result.value <= optimum * (1 + 1e-6)
+    assert optimum * (1 - 1e-6) <= result.upper
+    assert inner_product(x, result.x) >= result.value * (1 - 1e-5)
+    # In the unit ball: the unfolding that was solved has spectral norm at most 1.
+    assert np.linalg.norm(numpy_unfold(result.x.double().numpy(), result.modes), 2) <= 1 + 1e-4
+    assert 1 <= result.solved <= len(known)
+
+
+@pytest.mark.parametrize("unfolding", ["balanced", (0,), (1,), (2, 3), (0, 2), [3, 0]])
+def test_a_given_unfolding_is_solved(unfolding):
+    x = gaussian((6, 4, 3, 3), 1, torch.float64)
+    result = tensorion.lmo(x, unfolding=unfolding, polar="svd")
+    modes = (0, 2) if unfolding == "balanced" else tuple(sorted(unfolding))
+    assert result.modes == modes
+    matrix = numpy_unfold(x.numpy(), modes)
+    u, s, vh = np.linalg.svd(matrix, full_matrices=False)
+    np.testing.assert_allclose(result.x, numpy_fold(u @ vh, modes, x.shape), atol=1e-12)
+    assert result.value == pytest.approx(s.sum(), rel=1e-12)
+    assert max(norms(x).values()) <= result.upper * (1 + 1e-9)
+    assert result.solved == 1
+
+
+def test_bounds_rule_unfoldings_out():
+    # Of the 7 unfoldings of a 3 x 3 kernel, {2}, {3} and {0,1} cannot win.
+    assert tensorion.lmo(gaussian((32, 32, 3, 3), 1)).solved <= 4
+
+
+def test_a_rank_one_tensor_has_one_value():
+    a, b, c = gaussian((3,), 1), gaussian((4,), 2), gaussian((5,), 3)
+    x = torch.einsum("i,j,k->ijk", a, b, c)
+    result = tensorion.lmo(x)
+    assert result.value == pytest.approx(x.norm().item(), rel=0.03)
+    torch.testing.assert_close(result.x, x / x.norm(), atol=0.04, rtol=0)
+
+
+def test_singleton_modes_do_not_count():
+    x = gaussian((1, 6, 8), 1)
+    result, matrix = tensorion.lmo(x, polar="svd"), tensorion.polar(x[0], "svd")
+    assert result.modes == (1,)
+    assert torch.equal(result.x[0], matrix)
+
+
+def test_vectors_and_zeros():
+    v = gaussian((7,), 1)
+    result = tensorion.lmo(v, polar="svd")
+    torch.testing.assert_close(result.x, v / v.norm())
+    assert result.value == pytest.approx(v.norm().item())
+    zero = tensorion.lmo(torch.zeros(3, 4, 5))
+    assert (zero.value, zero.upper) == (0, 0)
+    assert torch.equal(zero.x, torch.zeros(3, 4, 5))
+    assert tensorion.lmo(torch.zeros(3, 0, 5)).x.shape == (3, 0, 5)
+
+
+def test_result_is_plain_and_readable():
+    x = gaussian((4, 3, 2), 1).requires_grad_()
+    result = tensorion.lmo(x)
+    assert isinstance(result, tensorion.LmoResult)
+    assert [type(v) for v in (result.modes, result.value, result.upper, result.solved)] == [
+        tuple,
+        float,
+        float,
+        int,
+    ]
+    assert not result.x.requires_grad
+    assert repr(result).startswith(f"LmoResult(x=<4x3x2>, modes={result.modes}, value=")
+    with pytest.raises(AttributeError):
+        result.x = x
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_layouts(layout):
+    x = gaussian((6, 4, 3, 3), 1)
+    result = tensorion.lmo(x.to(memory_format=layout))
+    assert result.modes == tensorion.lmo(x).modes
+    torch.testing.assert_close(result.x, tensorion.lmo(x).x, atol=1e-5, rtol=0)
+    assert result.x.is_contiguous()
+
+
+@pytest.mark.parametrize("unfolding", ["online", "balanced", "(0, 2)"])
+def test_operator(unfolding):
+    opcheck(torch.ops.tensorion.lmo.default, (gaussian((3, 4, 5), 1).requires_grad_(), unfolding, "auto"))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compiles_without_graph_breaks(dynamic):
+    def f(x):
+        return tensorion.lmo(x, unfolding=(0,)).x + tensorion.lmo(x).x
+
+    torch._dynamo.reset()
+    compiled = torch.compile(f, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for shape in [(4, 3, 2), (5, 3, 3, 2)]:
+        x = gaussian(shape, 1)
+        assert torch.equal(compiled(x), f(x))
+
+
+def test_fake_tensors():
+    with FakeTensorMode():
+        assert tensorion.lmo(torch.empty(8, 4, 3, 3)).x.shape == (8, 4, 3, 3)
+        with pytest.raises(ValueError, match="mode must be in"):
+            tensorion.lmo(torch.empty(3, 4, 5), unfolding=(7,))
+
+
+X = torch.ones(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: tensorion.lmo([1.0]), TypeError, "[tensorion.lmo] x must be a Tensor, got list"),
+        (lambda: tensorion.lmo(X.long()), TypeError, "expected a real floating-point tensor, got Long"),
+        (lambda: tensorion.lmo(X + 1j), TypeError, "expected a real floating-point tensor, got ComplexFloat"),
+        (lambda: tensorion.lmo(torch.tensor(1.0)), ValueError, "at least one mode, got a scalar"),
+        (lambda: tensorion.lmo(X, unfolding="offline"), ValueError, "or a set of modes, got 'offline'"),
+        (lambda: tensorion.lmo(X, unfolding=(3,)), ValueError, "mode must be in [0, 3), got 3"),
+        (
+            lambda: tensorion.lmo(X, unfolding=(-1,)),
+            ValueError,
+            "expected modes such as '(0, 2)', got '(-1,)'",
+        ),
+        (lambda: tensorion.lmo(X, unfolding=(0, 0)), ValueError, "modes must be distinct, got [0, 0]"),
+        (lambda: tensorion.lmo(X, unfolding=()), ValueError, "at least one mode is needed for the rows"),
+        (lambda: tensorion.lmo(X, unfolding=(0, 1, 2)), ValueError, "left for the columns, got all 3 modes"),
+        (
+            lambda: tensorion.lmo(X, unfolding=0),
+            TypeError,
+            "'balanced', 'online' or a sequence of modes, got 0",
+        ),
+        (lambda: tensorion.lmo(X, polar="qr"), ValueError, "got 'qr'"),
+        (lambda: tensorion.lmo(X * float("inf")), ValueError, "expected a finite"),
+        (lambda: tensorion.lmo(X * float("nan"), unfolding="balanced"), ValueError, "expected a finite"),
+    ],
+)
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("[tensorion.")
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,238 @@
+"""Bad input: each a clear error, and nothing changed."""
+
+import pytest
+import torch
+from support import assert_same, copies, gaussian, parameters, set_gradients
+from torch import nn
+
+from tensorion import Tensorion
+
+NAMES = ["kernel", "matrix", "bias"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"lr": -1.0}, ValueError, "lr must be finite and not negative, got -1"),
+        ({"lr": float("nan")}, ValueError, "lr must be finite and not negative, got nan"),
+        ({"lr": float("inf")}, ValueError, "lr must be finite and not negative, got inf"),
+        ({"lr": "fast"}, TypeError, "lr must be a number, got 'fast'"),
+        ({"lr": None}, TypeError, "lr must be a number, got None"),
+        ({"lr": torch.tensor(-0.5)}, ValueError, "lr must be finite and not negative, got -0.5"),
+        ({"lr": torch.ones(2)}, ValueError, "lr must have one element, got shape [2]"),
+        ({"momentum": 1.0}, ValueError, "momentum must be in [0, 1), got 1"),
+        ({"momentum": -0.1}, ValueError, "momentum must be in [0, 1), got -0.1"),
+        ({"momentum": "0.9"}, TypeError, "momentum must be a number, got '0.9'"),
+        ({"nesterov": 1}, TypeError, "nesterov must be True or False, got 1"),
+        ({"weight_decay": -0.1}, ValueError, "weight_decay must be finite and not negative, got -0.1"),
+        ({"unfolding": "square"}, ValueError, "'balanced', 'online' or a set of modes, got 'square'"),
+        ({"unfolding": 2}, TypeError, "unfolding must be 'balanced', 'online' or a sequence of modes, got 2"),
+        ({"unfolding": (0.5,)}, TypeError, "or a sequence of modes, got (0.5,)"),
+        ({"polar": "qr"}, ValueError, "'auto', 'halley', 'newton_schulz' or 'svd', got 'qr'"),
+        ({"polar": 3}, TypeError, "polar must be a string, got 3"),
+        ({"ns_coefficients": "moun"}, ValueError, "got 'moun'"),
+        ({"ns_coefficients": (1.0, 2.0)}, ValueError, "3 numbers in each row, got 2 in (1.0, 2.0)"),
+        ({"ns_steps": 0}, ValueError, "ns_steps must be at least 1, got 0"),
+        ({"adjust_lr_fn": "rms"}, ValueError, "got 'rms'"),
+        ({"min_order": 0}, ValueError, "min_order must be at least 1, got 0"),
+        ({"min_order": "3"}, TypeError, "min_order must be an integer, got '3'"),
+        ({"fallback": "lion"}, ValueError, "fallback must be 'adamw', 'sgd' or nothing, got 'lion'"),
+        ({"fallback_lr": -2.0}, ValueError, "fallback_lr must be finite and not negative, got -2"),
+        (
+            {"fallback_weight_decay": -2.0},
+            ValueError,
+            "fallback_weight_decay must be finite and not negative",
+        ),
+        ({"fallback_betas": (0.9, 1.0)}, ValueError, "fallback_betas must be in [0, 1), got 1"),
+        ({"fallback_betas": 0.9}, TypeError, "fallback_betas must be two numbers, got 0.9"),
+        ({"fallback_betas": (0.9, "x")}, TypeError, "fallback_betas must be a number, got 'x'"),
+        ({"fallback_eps": -1e-8}, ValueError, "fallback_eps must be finite and not negative"),
+        ({"fallback_momentum": 1.5}, ValueError, "fallback_momentum must be in [0, 1), got 1.5"),
+        ({"nonfinite": "warn"}, ValueError, "nonfinite must be 'error', 'skip' or 'ignore', got 'warn'"),
+        ({"maximize": None}, TypeError, "maximize must be True or False, got None"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
+)
+def test_bad_options_are_named(options, error, message):
+    with pytest.raises(error) as caught:
+        Tensorion(parameters(), **options)
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("[tensorion.")
+    assert "\n" not in str(caught.value)
+    # The same in a group, and for an option that changed meanwhile.
+    if not {"min_order", "fallback"} & options.keys():
+        with pytest.raises(error):
+            Tensorion([{"params": parameters(), **options}])
+    key, value = next(iter(options.items()))
+    if key in ("lr", "momentum", "weight_decay", "unfolding", "nonfinite"):
+        params = parameters()
+        set_gradients(params, 1)
+        before = copies(params)
+        optimizer = Tensorion(params)
+        optimizer.param_groups[0][key] = value
+        with pytest.raises(error) as caught:
+            optimizer.step()
+        assert message in str(caught.value)
+        assert_same(params, before)
+        assert not optimizer.state
+
+
+def test_options_are_keywords():
+    with pytest.raises(TypeError):
+        Tensorion(parameters(), 1e-3, 0.9)
+    with pytest.raises(TypeError, match="momentums"):
+        Tensorion(parameters(), momentums=0.9)
+
+
+WHOLE = gaussian((6, 3, 4), 1)
+
+
+@pytest.mark.parametrize(
+    ("params", "error", "message"),
+    [
+        (lambda: [], ValueError, "empty parameter list"),
+        (lambda: [{"params": []}], ValueError, "at least one parameter in group 0, got none"),
+        (lambda: parameters()[0], TypeError, "an iterable of Tensors or dicts"),
+        (lambda: [parameters()[0], 3.0], TypeError, "expected Tensors, got float as parameter 1 of group 0"),
+        (lambda: [{"params": {parameters()[0]}}], TypeError, "expected parameters in an order, got a set"),
+        (lambda: [{"lr": 0.1}], ValueError, "group 0 has no 'params', only ['lr']"),
+        (lambda: [{"params": parameters()}, parameters()[0]], TypeError, "must be a dict, got Parameter"),
+        (
+            lambda: [("kernel", parameters()[0]), parameters()[1]],
+            ValueError,
+            "expected names for all parameters of group 0 or for none, got 1 for 2",
+        ),
+        (
+            lambda: [("c", torch.zeros(2, 3, 4, dtype=torch.complex64))],
+            TypeError,
+            "expected real floating-point parameters, got ComplexFloat for parameter 'c', shape [2, 3, 4]",
+        ),
+        (
+            lambda: [torch.zeros(2, 3, dtype=torch.long)],
+            TypeError,
+            "got Long for parameter 0 of group 0, shape [2, 3]",
+        ),
+        (
+            lambda: [torch.zeros(3), torch.eye(3).to_sparse()],
+            ValueError,
+            "expected dense parameters, got Sparse for parameter 1 of group 0, shape [3, 3]",
+        ),
+        (lambda: [torch.zeros(3, requires_grad=True) * 2], ValueError, "non-leaf"),
+        (
+            lambda: [("stretched", torch.zeros(1, 3, 4).expand(2, 3, 4))],
+            ValueError,
+            "several elements of parameter 'stretched', shape [2, 3, 4] share one memory location",
+        ),
+        (
+            lambda: [("a", WHOLE[:4]), ("b", WHOLE[3:])],
+            ValueError,
+            "parameter 'a', shape [4, 3, 4] and parameter 'b', shape [3, 3, 4] share memory",
+        ),
+        (
+            lambda: [WHOLE, WHOLE.view(18, 4)],
+            ValueError,
+            "parameter 0 of group 0, shape [6, 3, 4] and parameter 1 of group 0, shape [18, 4] share memory",
+        ),
+        (
+            lambda: [{"params": [WHOLE]}, {"params": [WHOLE]}],
+            ValueError,
+            "parameter 0 of group 1, shape [6, 3, 4] and the optimizer's parameter 0 of group 0, "
+            "shape [6, 3, 4] share memory",
+        ),
+        (lambda: nn.LazyConv2d(4, 3).parameters(), ValueError, "has no shape yet: run its lazy module once"),
+        (
+            lambda: [{"params": parameters(), "unfolding": (4,)}],
+            ValueError,
+            "unfolding (4,) does not fit parameter 0 of group 0, shape [6, 4, 3, 3]: "
+            "[tensorion.unfold] mode must be in [0, 4), got 4",
+        ),
+        (
+            lambda: [{"params": [("k", parameters()[0])], "unfolding": (0, 1, 2, 3)}],
+            ValueError,
+            "unfolding (0, 1, 2, 3) does not fit parameter 'k', shape [6, 4, 3, 3]",
+        ),
+        (
+            lambda: [{"params": [torch.ones(())], "algorithm": "tensorion", "unfolding": "online"}],
+            ValueError,
+            "unfolding online does not fit parameter 0 of group 0, shape []",
+        ),
+        (
+            lambda: [{"params": parameters(), "fallback": None}],
+            ValueError,
+            "parameter 1 of group 0, shape [5, 7] has effective order 2, below min_order = 3, and there is "
+            "no fallback",
+        ),
+        (
+            lambda: [{"params": parameters(), "algorithm": "muon"}],
+            ValueError,
+            "algorithm must be 'tensorion', 'adamw'",
+        ),
+        (
+            lambda: [{"params": parameters(), "algorithm": None}],
+            TypeError,
+            "algorithm must be a string, got None",
+        ),
+        (
+            lambda: [{"params": zip(NAMES, parameters(), strict=True)}, {"params": [torch.ones(3)]}],
+            ValueError,
+            "with/without names",
+        ),
+    ],
+)
+def test_bad_parameters_are_named(params, error, message):
+    with pytest.raises(error) as caught:
+        Tensorion(params())
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_parts_of_one_tensor_that_do_not_overlap_are_fine():
+    Tensorion([WHOLE[:3], WHOLE[3:]])
+    # Interleaved: not told apart by their spans.
+    Tensorion([WHOLE[..., ::2], WHOLE[..., 1::2]])
+    Tensorion([torch.zeros(0, 3), torch.zeros(0, 3), torch.zeros(3)])
+
+
+def test_a_refused_group_leaves_the_optimizer_as_it_was():
+    params = parameters()
+    optimizer = Tensorion(params)
+    kernel = nn.Parameter(gaussian((3, 4, 5), 1))
+    for bad in (torch.ones(2, requires_grad=True) * 2, torch.ones(2, dtype=torch.long), params[2]):
+        with pytest.raises((TypeError, ValueError)):
+            optimizer.add_param_group({"params": [kernel, bad]})
+        assert len(optimizer.param_groups) == 2
+    set_gradients([*params, kernel], 1)
+    optimizer.step()
+    assert kernel not in optimizer.state
+
+
+def test_duplicates_are_warned_of_and_updated_once():
+    params, twins = parameters(), parameters()
+    with pytest.warns(UserWarning, match="duplicate parameters") as caught:
+        optimizer = Tensorion([*params, params[0], params[2]])
+    assert caught[0].filename == __file__
+    set_gradients(params, 1)
+    set_gradients(twins, 1)
+    optimizer.step()
+    Tensorion(twins).step()
+    assert_same(params, twins)
+
+
+def test_bad_gradients_are_named_and_change_nothing():
+    params = parameters()
+    optimizer = Tensorion(zip(NAMES, params, strict=True))
+    set_gradients(params, 1)
+    before = copies(params)
+    params[2].grad = torch.ones(8).to_sparse()
+    with pytest.raises(
+        ValueError, match=r"dense gradient, got torch.sparse_coo for parameter 'bias', shape \[8\]"
+    ):
+        optimizer.step()
+    params[2].grad = None
+    params[2].grad_dtype = None
+    params[2].grad = torch.ones(8, dtype=torch.float64)
+    message = r"gradient like parameter 'bias', shape \[8\] \(torch.float32 on cpu\), got .*, torch.float64"
+    with pytest.raises(ValueError, match=message):
+        optimizer.step()
+    assert_same(params, before)
+    assert not optimizer.state

@@ -1,0 +1,44 @@
+"""The Python class against the C++ class, bit for bit."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from support import assert_same
+
+from tensorion import Tensorion
+
+BUILD = Path(os.environ.get("TENSORION_BUILD_DIR", Path(__file__).parents[2] / "build"))
+PROGRAM = BUILD / "tests" / "trajectory"
+
+#: Those of tests/trajectory.cpp.
+CASES = [
+    {"lr": 0.02, "fallback_lr": 0.003},
+    {
+        "lr": 0.02,
+        "momentum": 0.8,
+        "nesterov": True,
+        "unfolding": "online",
+        "weight_decay": 0.2,
+        "fallback": "sgd",
+    },
+    {"lr": 0.02, "unfolding": (0,), "polar": "newton_schulz", "min_order": 2},
+]
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason=f"no C++ tests in {BUILD} (set TENSORION_BUILD_DIR)")
+def test_same_trajectory(tmp_path):
+    file = tmp_path / "trajectory.pt"
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
+    subprocess.run([PROGRAM, file], check=True, env=environment)
+    for options, seen in zip(CASES, torch.load(file, weights_only=False), strict=True):
+        params = [param.requires_grad_() for param in seen["start"]]
+        optimizer = Tensorion(params, **options)
+        count = len(params)
+        for k in range(len(seen["gradients"]) // count):
+            for param, grad in zip(params, seen["gradients"][k * count : (k + 1) * count], strict=True):
+                param.grad = grad
+            optimizer.step()
+            assert_same(params, seen["weights"][k * count : (k + 1) * count])
