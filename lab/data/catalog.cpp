@@ -1,0 +1,205 @@
+#include "lab/data/catalog.h"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "lab/data/cifar.h"
+#include "lab/data/fashion_mnist.h"
+#include "lab/data/file.h"
+#include "lab/data/image_folder.h"
+#include "lab/data/jpeg.h"
+#include "lab/data/tiny_imagenet.h"
+
+namespace tensorion::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A way a data set can lie in a folder.
+struct Layout {
+  bool (*is_there)(const fs::path&);
+  Source (*read)(const fs::path&);
+  const char* description;
+};
+
+struct Entry {
+  const char* name;
+  std::vector<const char*> folders;  // what the folder may be called
+  std::vector<Layout> layouts;
+  std::optional<ImageSize> size;  // of its pictures; none: to be seen
+  std::optional<int64_t> classes;
+  Normalization normalization;
+  const char* where_to_get;
+};
+
+constexpr int64_t kPadding = 4;
+constexpr int64_t kSmallSide = 64;        // up to here pictures are used in their own size
+constexpr int64_t kLargeImageSize = 224;  // and beyond, in this
+constexpr const char* kDebianFashionMnist = "/usr/share/datasets/fashion-mnist";
+
+const Layout kImageFolder{has_image_folder, read_image_folder,
+                          "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg)"};
+
+const Normalization kImagenetNormalization{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+
+// The CIFAR normalizations are those of mmpretrain's standard pipelines.
+const std::vector<Entry>& entries() {
+  static const std::vector<Entry> all{
+      {"fashion-mnist",
+       {"fashion-mnist"},
+       {{has_fashion_mnist, read_fashion_mnist,
+         "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+         "t10k-labels-idx1-ubyte, each "
+         "with or without .gz"}},
+       kFashionMnistSize,
+       10,
+       {{0.2860}, {0.3530}},
+       "scripts/get_data.sh fashion-mnist, or Debian's package dataset-fashion-mnist"},
+      {"cifar10",
+       {"cifar10", "cifar-10-batches-bin"},
+       {{has_cifar10, read_cifar10, "data_batch_1.bin ... data_batch_5.bin and test_batch.bin"},
+        kImageFolder},
+       kCifarSize,
+       10,
+       {{125.307 / 255, 122.961 / 255, 113.8575 / 255}, {51.5865 / 255, 50.847 / 255, 51.255 / 255}},
+       "scripts/get_data.sh cifar10"},
+      {"cifar100",
+       {"cifar100", "cifar-100-binary"},
+       {{has_cifar100, read_cifar100, "train.bin, test.bin and fine_label_names.txt"}, kImageFolder},
+       kCifarSize,
+       100,
+       {{129.304 / 255, 124.070 / 255, 112.434 / 255}, {68.170 / 255, 65.392 / 255, 70.418 / 255}},
+       "scripts/get_data.sh cifar100"},
+      {"tiny-imagenet",
+       {"tiny-imagenet", "tiny-imagenet-200"},
+       {{has_tiny_imagenet, read_tiny_imagenet,
+         "wnids.txt, train/<wnid>/images/*.JPEG, val/images/*.JPEG and val/val_annotations.txt"}},
+       kTinyImagenetSize,
+       std::nullopt,
+       {{0.4802, 0.4481, 0.3975}, {0.2770, 0.2691, 0.2821}},
+       "scripts/get_data.sh tiny-imagenet"},
+      {"imagenette",
+       {"imagenette", "imagenette2-320", "imagenette2", "imagenette2-160"},
+       {kImageFolder},
+       std::nullopt,
+       10,
+       kImagenetNormalization,
+       "scripts/get_data.sh imagenette"},
+      {"imagefolder",
+       {"imagefolder"},
+       {kImageFolder},
+       std::nullopt,
+       std::nullopt,
+       kImagenetNormalization,
+       "your own pictures"},
+  };
+  return all;
+}
+
+const Entry& find_entry(const std::string& name) {
+  std::string known;
+  for (const auto& entry : entries()) {
+    if (entry.name == name) return entry;
+    known += (known.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  TORCH_CHECK_VALUE(false, "[tensorion.data] the data set must be one of ", known, ", got ", name);
+}
+
+struct Found {
+  fs::path folder;
+  const Layout* layout;
+};
+
+Found find_folder(const Entry& entry, const fs::path& given) {
+  // Folders to look into, and what says so.
+  std::vector<std::pair<fs::path, std::string>> places;
+  const char* environment = std::getenv("TENSORION_DATA");
+  if (!given.empty()) {
+    places.emplace_back(given, "--data");
+  } else {
+    if (environment != nullptr && *environment != '\0') places.emplace_back(environment, "TENSORION_DATA");
+    if (std::string(entry.name) == "fashion-mnist")
+      places.emplace_back(kDebianFashionMnist, "Debian's package");
+  }
+  std::string looked;
+  for (const auto& [place, by] : places) {
+    std::vector<fs::path> folders{place};
+    for (const char* name : entry.folders) folders.push_back(place / name);
+    for (const auto& folder : folders) {
+      for (const auto& layout : entry.layouts) {
+        if (layout.is_there(folder)) return {folder, &layout};
+      }
+    }
+    looked += "\n  looked in: " + place.string() + " (" + by + ")" +
+              (is_folder(place) ? "" : ", which is not there");
+  }
+  if (places.empty()) looked = "\n  looked in: nowhere, as neither --data DIR nor TENSORION_DATA is given";
+  std::string expected;
+  for (const auto& layout : entry.layouts) {
+    expected += (expected.empty() ? "" : "\n        or: ") + std::string(layout.description);
+  }
+  throw std::runtime_error("[tensorion.data] data set " + std::string(entry.name) + " not found" + looked +
+                           "\n  expected: " + expected + "\n    in DIR or DIR/" + entry.name +
+                           "\n  to be had by: " + entry.where_to_get);
+}
+
+// Small pictures have one size, that of the first; large ones may differ.
+std::optional<ImageSize> size_of_pictures(const Entry& entry, const Source& source) {
+  if (entry.size) return entry.size;
+  const fs::path& first = source.train.files.front();
+  const std::string bytes = read_file(first);
+  const ImageSize size = JpegDecoder(bytes, first).size();
+  if (std::max(size.height, size.width) <= kSmallSide) return size;
+  return std::nullopt;
+}
+
+Dataset load_split(const Samples& samples, std::optional<int64_t> limit, std::optional<ImageSize> size,
+                   const DatasetOptions& options) {
+  if (!limit) return load_samples(samples, size, options.memory_limit);
+  return load_samples(select(samples, balanced_subset(samples.labels, *limit, options.subset_seed)), size,
+                      options.memory_limit);
+}
+
+}  // namespace
+
+std::vector<std::string> dataset_names() {
+  std::vector<std::string> names;
+  for (const auto& entry : entries()) names.emplace_back(entry.name);
+  return names;
+}
+
+DatasetSpec load_dataset(const std::string& name, const DatasetOptions& options) {
+  const Entry& entry = find_entry(name);
+  TORCH_CHECK_VALUE(!options.image_size || *options.image_size >= 1,
+                    "[tensorion.data] the image size must be at least 1, got ", *options.image_size);
+  const auto [folder, layout] = find_folder(entry, options.folder);
+  Source source = layout->read(folder);
+  if (entry.classes && static_cast<int64_t>(source.classes.size()) != *entry.classes) {
+    throw DataError(folder, name + " has " + std::to_string(*entry.classes) + " classes, got " +
+                                std::to_string(source.classes.size()));
+  }
+  const auto own_size = size_of_pictures(entry, source);
+
+  DatasetSpec out;
+  out.name = name;
+  out.folder = folder;
+  out.classes = std::move(source.classes);
+  out.train = load_split(source.train, options.limit_train, own_size, options);
+  out.test = load_split(source.test, options.limit_test, own_size, options);
+
+  const int64_t side = options.image_size.value_or(kLargeImageSize);
+  ImageSize size{side, side};
+  if (own_size && !options.image_size) size = *own_size;
+  out.train_transform = {size, RandomResizedCrop{}, /*flip=*/true, entry.normalization};
+  out.test_transform = {size, CenterCrop{std::lround(static_cast<double>(side) * 8 / 7)}, /*flip=*/false,
+                        entry.normalization};
+  if (own_size == size) {
+    out.train_transform.crop = PaddedCrop{kPadding};
+    out.test_transform.crop = PaddedCrop{0};
+  }
+  return out;
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,105 @@
+#include "lab/data/dataset.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <unistd.h>
+
+#include "lab/data/file.h"
+#include "lab/data/jpeg.h"
+
+namespace tensorion::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kJpegChannels = 3;
+
+void check_size(const fs::path& path, ImageSize found, const std::optional<ImageSize>& expected) {
+  if (!expected || found == *expected) return;
+  const auto text = [](ImageSize size) {
+    return std::to_string(size.height) + " x " + std::to_string(size.width);
+  };
+  throw DataError(
+      path, "expected a picture of " + text(*expected) + " pixels (height x width), got " + text(found));
+}
+
+template <typename Body>
+void for_each_file(const std::vector<fs::path>& files, const Body& body) {
+  at::parallel_for(0, static_cast<int64_t>(files.size()), /*grain_size=*/1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) body(i, files[i]);
+  });
+}
+
+at::Tensor decode_files(const std::vector<fs::path>& files, ImageSize size) {
+  auto pixels =
+      at::empty({static_cast<int64_t>(files.size()), kJpegChannels, size.height, size.width}, at::kByte);
+  auto* out = pixels.mutable_data_ptr<uint8_t>();
+  for_each_file(files, [&](int64_t i, const fs::path& path) {
+    const std::string bytes = read_file(path);
+    JpegDecoder decoder(bytes, path);
+    check_size(path, decoder.size(), size);
+    decoder.decode(out + i * kJpegChannels * size.height * size.width);
+  });
+  return pixels;
+}
+
+int64_t total_bytes(const std::vector<fs::path>& files) {
+  int64_t total = 0;
+  for (const auto& path : files) {
+    std::error_code error;
+    total += static_cast<int64_t>(fs::file_size(path, error));
+    if (error) throw DataError(path, "cannot read the file: " + error.message());
+  }
+  return total;
+}
+
+}  // namespace
+
+ImageView Dataset::image(int64_t index, std::vector<uint8_t>& buffer) const {
+  if (pixels.defined()) {
+    return {pixels.const_data_ptr<uint8_t>() + index * channels * size->height * size->width, channels,
+            *size};
+  }
+  const JpegFile& file = (*files)[index];
+  std::string fresh;
+  if (file.bytes.empty()) fresh = read_file(file.path);
+  JpegDecoder decoder(file.bytes.empty() ? fresh : file.bytes, file.path);
+  const ImageSize found = decoder.size();
+  check_size(file.path, found, size);
+  buffer.resize(static_cast<size_t>(channels * found.height * found.width));
+  decoder.decode(buffer.data());
+  return {buffer.data(), channels, found};
+}
+
+int64_t default_memory_limit() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) / 4 * static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
+}
+
+Dataset load_samples(const Samples& samples, std::optional<ImageSize> size, int64_t memory_limit) {
+  Dataset out;
+  out.labels = at::tensor(samples.labels, at::kLong);
+  out.size = size;
+  if (samples.pixels.defined()) {
+    out.pixels = samples.pixels.contiguous();
+    out.channels = out.pixels.size(1);
+    return out;
+  }
+  out.channels = kJpegChannels;
+  const auto count = static_cast<int64_t>(samples.files.size());
+  if (size && count * kJpegChannels * size->height * size->width <= memory_limit) {
+    out.pixels = decode_files(samples.files, *size);
+    return out;
+  }
+  const bool keep_bytes = total_bytes(samples.files) <= memory_limit;
+  auto files = std::make_shared<std::vector<JpegFile>>(count);
+  for_each_file(samples.files, [&](int64_t i, const fs::path& path) {
+    (*files)[i].path = path;
+    if (!keep_bytes) return;
+    (*files)[i].bytes = read_file(path);
+    check_size(path, JpegDecoder((*files)[i].bytes, path).size(), size);
+  });
+  out.files = std::move(files);
+  return out;
+}
+
+}  // namespace tensorion::lab

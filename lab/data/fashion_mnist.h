@@ -1,0 +1,19 @@
+// Fashion-MNIST: the IDX files (train|t10k)-images-idx3-ubyte and
+// (train|t10k)-labels-idx1-ubyte, gzip'd (with .gz at the end) or plain.
+#pragma once
+
+#include <filesystem>
+
+#include "lab/data/image.h"
+#include "lab/data/samples.h"
+
+namespace tensorion::lab {
+
+inline constexpr ImageSize kFashionMnistSize{28, 28};
+
+// Whether the folder has the first of the files.
+bool has_fashion_mnist(const std::filesystem::path& folder);
+
+Source read_fashion_mnist(const std::filesystem::path& folder);
+
+}  // namespace tensorion::lab

@@ -1,0 +1,36 @@
+// Files and folders, with errors that name them.
+#pragma once
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace tensorion::lab {
+
+// Something in a file or folder is not as it should be. The message starts
+// with its path.
+class DataError : public std::runtime_error {
+ public:
+  DataError(const std::filesystem::path& path, const std::string& what);
+};
+
+// Whether there is such a file or folder; not being allowed to know is an error.
+bool is_file(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
+
+// The file's bytes.
+std::string read_file(const std::filesystem::path& path);
+
+// The file's lines without their ends (\n or \r\n); empty lines are kept.
+std::vector<std::string> read_lines(const std::filesystem::path& path);
+
+struct FolderEntry {
+  std::string name;
+  bool is_folder = false;
+};
+
+// What the folder holds, sorted by name (bytewise); hidden entries are left out.
+std::vector<FolderEntry> list_folder(const std::filesystem::path& path);
+
+}  // namespace tensorion::lab

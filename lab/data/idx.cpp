@@ -1,0 +1,89 @@
+#include "lab/data/idx.h"
+
+#include <ATen/ATen.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "lab/data/file.h"
+
+namespace tensorion::lab {
+namespace {
+
+// Reads a file through zlib, which passes on one that is not gzip'd as it is.
+class GzipReader {
+ public:
+  explicit GzipReader(const std::filesystem::path& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
+    if (!file_) throw DataError(path_, "cannot open the file: " + std::string(std::strerror(errno)));
+    gzbuffer(file_.get(), 1 << 17);
+  }
+
+  // Up to `count` bytes; fewer only at the end of the file.
+  size_t read(void* bytes, size_t count) {
+    const int got = gzread(file_.get(), bytes, static_cast<unsigned>(count));
+    int code = Z_OK;
+    const char* message = gzerror(file_.get(), &code);
+    if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
+      throw DataError(
+          path_, "cannot read the file: " + std::string(code == Z_ERRNO ? std::strerror(errno) : message));
+    }
+    return static_cast<size_t>(got);
+  }
+
+ private:
+  struct Close {
+    void operator()(gzFile file) const { gzclose(file); }
+  };
+
+  std::filesystem::path path_;
+  std::unique_ptr<std::remove_pointer_t<gzFile>, Close> file_;
+};
+
+}  // namespace
+
+at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
+  GzipReader file(path);
+  std::vector<uint8_t> header(4 + 4 * order);
+  const size_t got = file.read(header.data(), header.size());
+  const std::array<uint8_t, 4> magic{0, 0, 8, static_cast<uint8_t>(order)};
+  if (got < 4 || !std::equal(magic.begin(), magic.end(), header.begin())) {
+    throw DataError(path, "not an IDX file of bytes with " + std::to_string(order) +
+                              " modes: expected it to start with 0 0 8 " + std::to_string(order));
+  }
+  if (got < header.size()) throw DataError(path, "truncated in the header");
+
+  std::vector<int64_t> sizes(order);
+  double total = 1;
+  for (int64_t mode = 0; mode < order; ++mode) {
+    for (int byte = 0; byte < 4; ++byte) sizes[mode] = sizes[mode] << 8 | header[4 + 4 * mode + byte];
+    total *= static_cast<double>(sizes[mode]);
+  }
+  const auto truncated = [&](size_t count) {
+    return DataError(path, "truncated: the header promises " + std::to_string(static_cast<int64_t>(total)) +
+                               " bytes, got " + std::to_string(count));
+  };
+  // Memory grows with what is read, not with what a corrupt header promises.
+  constexpr size_t kChunk = 1 << 24;
+  std::vector<uint8_t> bytes;
+  while (static_cast<double>(bytes.size()) < total) {
+    const auto wanted =
+        static_cast<size_t>(std::min<double>(kChunk, total - static_cast<double>(bytes.size())));
+    const size_t before = bytes.size();
+    bytes.resize(before + wanted);
+    const size_t count = file.read(bytes.data() + before, wanted);
+    if (count < wanted) throw truncated(before + count);
+  }
+  uint8_t extra = 0;
+  if (file.read(&extra, 1) != 0) {
+    throw DataError(path, "longer than the " + std::to_string(bytes.size()) + " bytes its header promises");
+  }
+  auto out = at::empty(sizes, at::kByte);
+  std::copy(bytes.begin(), bytes.end(), out.mutable_data_ptr<uint8_t>());
+  return out;
+}
+
+}  // namespace tensorion::lab

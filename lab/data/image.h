@@ -1,0 +1,22 @@
+// A picture in memory, as every part of lab/data passes it on.
+#pragma once
+
+#include <cstdint>
+
+namespace tensorion::lab {
+
+struct ImageSize {
+  int64_t height = 0;
+  int64_t width = 0;
+
+  bool operator==(const ImageSize&) const = default;
+};
+
+// Bytes of someone else's memory, planar: channel, then row, then column.
+struct ImageView {
+  const uint8_t* pixels = nullptr;
+  int64_t channels = 0;
+  ImageSize size;
+};
+
+}  // namespace tensorion::lab

@@ -1,0 +1,82 @@
+#include "lab/data/image_folder.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "lab/data/file.h"
+
+namespace tensorion::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_jpeg_name(const std::string& name) {
+  std::string extension = fs::path(name).extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == ".jpg" || extension == ".jpeg";
+}
+
+std::vector<std::string> list_classes(const fs::path& folder) {
+  std::vector<std::string> classes;
+  for (const auto& entry : list_folder(folder)) {
+    if (entry.is_folder) classes.push_back(entry.name);
+  }
+  if (classes.empty()) throw DataError(folder, "expected a subfolder for each class, got none");
+  return classes;
+}
+
+// The first name that `names` (sorted) has and `others` (sorted) has not, or "".
+std::string first_missing(const std::vector<std::string>& names, const std::vector<std::string>& others) {
+  for (const auto& name : names) {
+    if (!std::binary_search(others.begin(), others.end(), name)) return name;
+  }
+  return "";
+}
+
+Samples list_split(const fs::path& folder, const std::vector<std::string>& classes) {
+  Samples out;
+  for (size_t label = 0; label < classes.size(); ++label) {
+    for (auto& file : list_jpegs(folder / classes[label])) {
+      out.files.push_back(std::move(file));
+      out.labels.push_back(static_cast<int64_t>(label));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+bool has_image_folder(const fs::path& folder) { return is_folder(folder / "train"); }
+
+Source read_image_folder(const fs::path& folder) {
+  const fs::path train = folder / "train";
+  const fs::path test = folder / (is_folder(folder / "val") ? "val" : "test");
+  if (!is_folder(test)) throw DataError(folder, "expected a subfolder val or test beside train");
+  Source out;
+  out.classes = list_classes(train);
+  const auto test_classes = list_classes(test);
+  if (const auto name = first_missing(out.classes, test_classes); !name.empty()) {
+    throw DataError(test, "class " + name + " of train is missing here");
+  }
+  if (const auto name = first_missing(test_classes, out.classes); !name.empty()) {
+    throw DataError(test, "class " + name + " is not in train");
+  }
+  out.train = list_split(train, out.classes);
+  out.test = list_split(test, out.classes);
+  return out;
+}
+
+std::vector<fs::path> list_jpegs(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : list_folder(folder)) {
+    if (entry.is_folder || !is_jpeg_name(entry.name)) {
+      throw DataError(folder, "expected only JPEG files (.jpg, .jpeg), got " + entry.name);
+    }
+    files.push_back(folder / entry.name);
+  }
+  if (files.empty()) throw DataError(folder, "expected the JPEG files of a class, got an empty folder");
+  return files;
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,22 @@
+// Image folders: train/<class>/*.jpg and val/<class>/*.jpg (or test/...), file
+// names ending in .jpg or .jpeg in any case.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "lab/data/samples.h"
+
+namespace tensorion::lab {
+
+// Whether the folder has a subfolder train.
+bool has_image_folder(const std::filesystem::path& folder);
+
+// Classes are the subfolders of train in sorted order, and must be the same in
+// val (taken first where both are there) or test.
+Source read_image_folder(const std::filesystem::path& folder);
+
+// The JPEG files in a folder, sorted by name: at least one, and nothing else.
+std::vector<std::filesystem::path> list_jpegs(const std::filesystem::path& folder);
+
+}  // namespace tensorion::lab

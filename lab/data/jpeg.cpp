@@ -1,0 +1,117 @@
+#include "lab/data/jpeg.h"
+
+#include <csetjmp>
+#include <cstdio>
+#include <vector>
+// Needs size_t and FILE declared before it.
+#include <jerror.h>
+#include <jpeglib.h>
+
+#include "lab/data/file.h"
+
+namespace tensorion::lab {
+namespace {
+
+// Beyond this many pixels a header is taken to be corrupt, not obeyed.
+constexpr int64_t kMaxPixels = int64_t{1} << 27;
+
+// libjpeg reports by callback and must not see a C++ exception: jump out of it, throw after.
+struct ErrorManager {
+  jpeg_error_mgr base;  // first, so that libjpeg's pointer is also ours
+  std::jmp_buf escape;
+  char message[JMSG_LENGTH_MAX];
+};
+
+[[noreturn]] void on_error(j_common_ptr info) {
+  auto* errors = reinterpret_cast<ErrorManager*>(info->err);
+  errors->base.format_message(info, errors->message);
+  std::longjmp(errors->escape, 1);
+}
+
+// Warnings (level -1) are about missing or corrupt pixels, except these three.
+void on_message(j_common_ptr info, int level) {
+  const int code = info->err->msg_code;
+  if (level >= 0 || code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR)
+    return;
+  on_error(info);
+}
+
+// One row of pixels to three planes.
+void split_rgb(const uint8_t* row, int64_t width, uint8_t* red, uint8_t* green, uint8_t* blue) {
+  for (int64_t x = 0; x < width; ++x) {
+    red[x] = row[3 * x];
+    green[x] = row[3 * x + 1];
+    blue[x] = row[3 * x + 2];
+  }
+}
+
+// R = (1 - C)(1 - K) and so on. Adobe writes the complements.
+void split_cmyk(const uint8_t* row, int64_t width, bool inverted, uint8_t* planes[3]) {
+  for (int64_t x = 0; x < width; ++x) {
+    const uint8_t* ink = row + 4 * x;
+    const auto light = [&](int c) { return inverted ? ink[c] : 255 - ink[c]; };
+    for (int c = 0; c < 3; ++c) planes[c][x] = static_cast<uint8_t>((light(c) * light(3) + 127) / 255);
+  }
+}
+
+}  // namespace
+
+struct JpegDecoder::State {
+  jpeg_decompress_struct info{};
+  ErrorManager errors{};
+  std::filesystem::path path;
+
+  ~State() { jpeg_destroy_decompress(&info); }
+  [[noreturn]] void fail() const {
+    throw DataError(path, "not a valid JPEG picture: " + std::string(errors.message));
+  }
+};
+
+JpegDecoder::JpegDecoder(std::string_view bytes, std::filesystem::path path)
+    : state_(std::make_unique<State>()) {
+  State& state = *state_;
+  state.path = std::move(path);
+  state.info.err = jpeg_std_error(&state.errors.base);
+  state.errors.base.error_exit = on_error;
+  state.errors.base.emit_message = on_message;
+  if (setjmp(state.errors.escape) != 0) state.fail();
+  jpeg_create_decompress(&state.info);
+  jpeg_mem_src(&state.info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
+  jpeg_read_header(&state.info, TRUE);
+  const bool is_cmyk = state.info.jpeg_color_space == JCS_CMYK || state.info.jpeg_color_space == JCS_YCCK;
+  state.info.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
+  if (size().height * size().width > kMaxPixels) {
+    throw DataError(state.path, "a picture of " + std::to_string(size().height) + " x " +
+                                    std::to_string(size().width) + " pixels is more than is read");
+  }
+}
+
+JpegDecoder::~JpegDecoder() = default;
+
+ImageSize JpegDecoder::size() const {
+  return {static_cast<int64_t>(state_->info.image_height), static_cast<int64_t>(state_->info.image_width)};
+}
+
+void JpegDecoder::decode(uint8_t* pixels) {
+  State& state = *state_;
+  const auto [height, width] = size();
+  const bool is_cmyk = state.info.out_color_space == JCS_CMYK;
+  std::vector<uint8_t> row(static_cast<size_t>(width) * (is_cmyk ? 4 : 3));
+  uint8_t* row_pointer = row.data();
+  // No object with a destructor may be created below: a jump would skip it.
+  if (setjmp(state.errors.escape) != 0) state.fail();
+  jpeg_start_decompress(&state.info);
+  for (int64_t y = 0; y < height; ++y) {
+    jpeg_read_scanlines(&state.info, &row_pointer, 1);
+    uint8_t* planes[3];
+    for (int c = 0; c < 3; ++c) planes[c] = pixels + (c * height + y) * width;
+    if (is_cmyk) {
+      split_cmyk(row.data(), width, state.info.saw_Adobe_marker, planes);
+    } else {
+      split_rgb(row.data(), width, planes[0], planes[1], planes[2]);
+    }
+  }
+  jpeg_finish_decompress(&state.info);
+}
+
+}  // namespace tensorion::lab

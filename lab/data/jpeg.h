@@ -1,0 +1,33 @@
+// JPEG pictures, by libjpeg-turbo.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "lab/data/image.h"
+
+namespace tensorion::lab {
+
+// Decodes one picture to RGB; grayscale and CMYK pictures are converted.
+// Corrupt or truncated bytes are a DataError that names `path`, also where
+// libjpeg would only warn and invent the missing pixels.
+class JpegDecoder {
+ public:
+  // Reads the header. The bytes must outlive the decoder.
+  JpegDecoder(std::string_view bytes, std::filesystem::path path);
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  ImageSize size() const;
+
+  // Writes 3 x height x width bytes. To be called once.
+  void decode(uint8_t* pixels);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tensorion::lab

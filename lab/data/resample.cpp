@@ -1,0 +1,81 @@
+#include "lab/data/resample.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tensorion::lab {
+namespace {
+
+// For each output position, the inputs begin ... begin + count - 1 and their weights.
+struct Taps {
+  struct Span {
+    int64_t begin, count;
+  };
+  std::vector<Span> spans;
+  std::vector<float> weights;  // `stride` for each output position
+  int64_t stride = 0;
+
+  const float* weights_of(int64_t i) const { return weights.data() + i * stride; }
+};
+
+// Output position i sits at (i + 0.5) in / out of the input axis; the filter
+// reaches one output pixel, at least one input pixel, to each side.
+Taps make_taps(int64_t in, int64_t out, int64_t first, int64_t count) {
+  const double scale = static_cast<double>(in) / static_cast<double>(out);
+  const double support = std::max(scale, 1.0);
+  Taps taps;
+  taps.stride = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
+  taps.spans.resize(count);
+  taps.weights.resize(count * taps.stride);
+  for (int64_t i = 0; i < count; ++i) {
+    const double center = (static_cast<double>(first + i) + 0.5) * scale;
+    const int64_t begin = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
+    const int64_t end = std::min<int64_t>(static_cast<int64_t>(center + support + 0.5), in);
+    float* weights = taps.weights.data() + i * taps.stride;
+    double sum = 0;
+    for (int64_t j = begin; j < end; ++j) {
+      sum += std::max(0.0, 1.0 - std::abs(static_cast<double>(j) + 0.5 - center) / support);
+    }
+    for (int64_t j = begin; j < end; ++j) {
+      const double weight = std::max(0.0, 1.0 - std::abs(static_cast<double>(j) + 0.5 - center) / support);
+      weights[j - begin] = static_cast<float>(weight / sum);
+    }
+    taps.spans[i] = {begin, end - begin};
+  }
+  return taps;
+}
+
+}  // namespace
+
+void resample(const ImageView& image, const Box& crop, ImageSize resized, const Box& window,
+              const std::function<void(int64_t, int64_t, const float*)>& emit) {
+  const Taps vertical = make_taps(crop.size.height, resized.height, window.top, window.size.height);
+  const Taps horizontal = make_taps(crop.size.width, resized.width, window.left, window.size.width);
+  // The columns of the crop that the window needs.
+  const int64_t left = horizontal.spans.front().begin;
+  const int64_t right = horizontal.spans.back().begin + horizontal.spans.back().count;
+  std::vector<float> column_sums(right - left);
+  std::vector<float> row(window.size.width);
+  for (int64_t c = 0; c < image.channels; ++c) {
+    const uint8_t* plane = image.pixels + c * image.size.height * image.size.width;
+    for (int64_t y = 0; y < window.size.height; ++y) {
+      std::fill(column_sums.begin(), column_sums.end(), 0.0F);
+      const auto [first_row, rows] = vertical.spans[y];
+      for (int64_t j = 0; j < rows; ++j) {
+        const uint8_t* source = plane + (crop.top + first_row + j) * image.size.width + crop.left + left;
+        const float weight = vertical.weights_of(y)[j];
+        for (int64_t x = 0; x < right - left; ++x) column_sums[x] += weight * static_cast<float>(source[x]);
+      }
+      for (int64_t x = 0; x < window.size.width; ++x) {
+        const float* sums = column_sums.data() + horizontal.spans[x].begin - left;
+        const float* weights = horizontal.weights_of(x);
+        float sum = 0;
+        for (int64_t j = 0; j < horizontal.spans[x].count; ++j) sum += weights[j] * sums[j];
+        row[x] = sum;
+      }
+      emit(c, y, row.data());
+    }
+  }
+}
+
+}  // namespace tensorion::lab

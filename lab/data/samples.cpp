@@ -1,0 +1,43 @@
+#include "lab/data/samples.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "lab/data/random.h"
+
+namespace tensorion::lab {
+
+std::vector<int64_t> balanced_subset(const std::vector<int64_t>& labels, int64_t limit, uint64_t seed) {
+  TORCH_CHECK_VALUE(limit >= 1, "[tensorion.data] a limit on the number of samples must be at least 1, got ",
+                    limit);
+  const auto count = static_cast<int64_t>(labels.size());
+  limit = std::min(limit, count);
+  const int64_t classes = labels.empty() ? 0 : *std::max_element(labels.begin(), labels.end()) + 1;
+  std::vector<std::vector<int64_t>> members(classes);
+  for (const int64_t i : random_permutation(count, Random(seed, Random::Purpose::kSubset))) {
+    members[labels[i]].push_back(i);
+  }
+  // Each round takes one sample of every class that has one left.
+  std::vector<int64_t> chosen;
+  for (int64_t round = 0; static_cast<int64_t>(chosen.size()) < limit; ++round) {
+    for (const int64_t c : random_permutation(classes, Random(seed, Random::Purpose::kSubset, round + 1))) {
+      if (static_cast<int64_t>(chosen.size()) == limit) break;
+      if (round < static_cast<int64_t>(members[c].size())) chosen.push_back(members[c][round]);
+    }
+  }
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+Samples select(const Samples& samples, const std::vector<int64_t>& indices) {
+  Samples out;
+  if (samples.pixels.defined()) out.pixels = samples.pixels.index_select(0, at::tensor(indices, at::kLong));
+  for (const int64_t i : indices) {
+    if (!samples.pixels.defined()) out.files.push_back(samples.files[i]);
+    out.labels.push_back(samples.labels[i]);
+  }
+  return out;
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,78 @@
+#include "lab/data/tiny_imagenet.h"
+
+#include <algorithm>
+#include <map>
+
+#include "lab/data/file.h"
+#include "lab/data/image_folder.h"
+
+namespace tensorion::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> read_classes(const fs::path& path) {
+  std::vector<std::string> classes = read_lines(path);
+  std::erase(classes, "");
+  std::sort(classes.begin(), classes.end());
+  if (classes.empty()) throw DataError(path, "expected a WordNet id in each line, got none");
+  const auto twice = std::adjacent_find(classes.begin(), classes.end());
+  if (twice != classes.end()) throw DataError(path, "class " + *twice + " appears twice");
+  return classes;
+}
+
+// file -> label
+std::map<std::string, int64_t> read_annotations(const fs::path& path,
+                                                const std::vector<std::string>& classes) {
+  std::map<std::string, int64_t> labels;
+  const auto lines = read_lines(path);
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].empty()) continue;
+    const auto fail = [&](const std::string& what) -> DataError {
+      return {path, "line " + std::to_string(i + 1) + ": " + what};
+    };
+    const size_t first = lines[i].find('\t');
+    if (first == std::string::npos)
+      throw fail("expected a file and a class with tabs between, got " + lines[i]);
+    const std::string file = lines[i].substr(0, first);
+    const std::string wnid = lines[i].substr(first + 1, lines[i].find('\t', first + 1) - first - 1);
+    const auto found = std::lower_bound(classes.begin(), classes.end(), wnid);
+    if (found == classes.end() || *found != wnid) throw fail("class " + wnid + " is not in wnids.txt");
+    if (!labels.emplace(file, found - classes.begin()).second) throw fail(file + " appears twice");
+  }
+  return labels;
+}
+
+}  // namespace
+
+bool has_tiny_imagenet(const fs::path& folder) { return is_file(folder / "wnids.txt"); }
+
+Source read_tiny_imagenet(const fs::path& folder) {
+  Source out;
+  out.classes = read_classes(folder / "wnids.txt");
+  for (size_t label = 0; label < out.classes.size(); ++label) {
+    for (auto& file : list_jpegs(folder / "train" / out.classes[label] / "images")) {
+      out.train.files.push_back(std::move(file));
+      out.train.labels.push_back(static_cast<int64_t>(label));
+    }
+  }
+  const fs::path annotations = folder / "val" / "val_annotations.txt";
+  auto labels = read_annotations(annotations, out.classes);
+  for (auto& file : list_jpegs(folder / "val" / "images")) {
+    const auto label = labels.extract(file.filename().string());
+    if (label.empty()) throw DataError(annotations, "no line for " + file.string());
+    out.test.files.push_back(std::move(file));
+    out.test.labels.push_back(label.mapped());
+  }
+  for (size_t label = 0; label < out.classes.size(); ++label) {
+    if (std::find(out.test.labels.begin(), out.test.labels.end(), static_cast<int64_t>(label)) ==
+        out.test.labels.end()) {
+      throw DataError(annotations, "no picture of class " + out.classes[label]);
+    }
+  }
+  if (!labels.empty())
+    throw DataError(folder / "val" / "images" / labels.begin()->first, "annotated, but not there");
+  return out;
+}
+
+}  // namespace tensorion::lab

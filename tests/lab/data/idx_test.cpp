@@ -1,0 +1,50 @@
+#include "lab/data/idx.h"
+
+#include "tests/lab/data/support.h"
+
+namespace tensorion::lab {
+namespace {
+
+using namespace testing;
+
+TEST(Idx, ReadsPlainAndGzip) {
+  const TemporaryFolder folder;
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 5, 7}, {11}, {0}, {2, 0, 4}}) {
+    const auto x = noise(shape, 1);
+    write_file(folder / "plain", idx(x));
+    write_file(folder / "zipped", gzip(idx(x)));
+    EXPECT_TRUE(at::equal(read_idx(folder / "plain", x.dim()), x));
+    EXPECT_TRUE(at::equal(read_idx(folder / "zipped", x.dim()), x));
+  }
+}
+
+TEST(Idx, BadFilesAreNamed) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "file";
+  const std::string good = idx(noise({3, 5, 7}, 2));
+  const auto expect = [&](const std::string& bytes, const std::string& part) {
+    write_file(path, bytes);
+    expect_error<DataError>([&] { read_idx(path, 3); }, "[tensorion.data] " + path.string() + ": " + part);
+  };
+  expect("", "not an IDX file of bytes with 3 modes: expected it to start with 0 0 8 3");
+  expect("hello, world, this is not it", "not an IDX file");
+  expect(idx(noise({4}, 3)), "not an IDX file of bytes with 3 modes");
+  expect(good.substr(0, 15), "truncated in the header");
+  expect(good.substr(0, good.size() - 1), "truncated: the header promises 105 bytes, got 104");
+  expect(good + "x", "longer than the 105 bytes its header promises");
+
+  const std::string zipped = gzip(good);
+  expect(zipped.substr(0, zipped.size() / 2), "");
+  expect(zipped.substr(0, zipped.size() - 1), "");  // within the checksum
+  std::string corrupt = zipped;
+  corrupt[zipped.size() - 6] ^= 1;  // the checksum
+  expect(corrupt, "cannot read the file: ");
+
+  // Sizes of four thousand million: an error, not an allocation.
+  expect(std::string("\0\0\x08\x03", 4) + std::string(12, '\xff') + "abc", "truncated: the header promises");
+  expect_error<DataError>([&] { read_idx(folder / "missing", 1); },
+                          "missing: cannot open the file: No such file");
+}
+
+}  // namespace
+}  // namespace tensorion::lab

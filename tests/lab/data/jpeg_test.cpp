@@ -1,0 +1,88 @@
+#include "lab/data/jpeg.h"
+
+#include "tests/lab/data/support.h"
+
+namespace tensorion::lab {
+namespace {
+
+using namespace testing;
+
+at::Tensor decode(const std::string& bytes) {
+  JpegDecoder decoder(bytes, "some/file.jpg");
+  auto out = at::empty({3, decoder.size().height, decoder.size().width}, at::kByte);
+  decoder.decode(out.mutable_data_ptr<uint8_t>());
+  return out;
+}
+
+// The largest difference of two pictures, in grey levels.
+int64_t distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kLong) - b.to(at::kLong)).abs().max().item<int64_t>();
+}
+
+TEST(Jpeg, ColourPicturesComeBack) {
+  for (const auto& [height, width] : {std::pair<int64_t, int64_t>{40, 25}, {1, 1}, {7, 100}}) {
+    const auto picture = smooth_picture(3, height, width);
+    const auto decoded = decode(jpeg(picture));
+    ASSERT_EQ(decoded.sizes(), picture.sizes());
+    EXPECT_LE(distance(decoded, picture), 3);  // rounding of colours and coefficients
+  }
+}
+
+TEST(Jpeg, GrayBecomesThreeEqualChannels) {
+  const auto picture = smooth_picture(1, 30, 20);
+  const auto decoded = decode(jpeg(picture));
+  EXPECT_LE(distance(decoded, picture.expand({3, 30, 20})), 1);
+  EXPECT_TRUE(at::equal(decoded[0], decoded[1]) && at::equal(decoded[0], decoded[2]));
+}
+
+TEST(Jpeg, CmykIsConverted) {
+  const auto inks = smooth_picture(4, 30, 20);
+  for (const bool adobe : {true, false}) {
+    // Adobe's files hold 255 - ink.
+    const auto light = adobe ? inks.to(at::kDouble) : 255 - inks.to(at::kDouble);
+    const auto expected = (light.slice(0, 0, 3) * light[3] / 255).round();
+    EXPECT_LE(distance(decode(jpeg(inks, adobe)), expected), 3) << adobe;
+  }
+}
+
+TEST(Jpeg, EveryTruncationIsAnError) {
+  const std::string bytes = jpeg(smooth_picture(3, 16, 16));
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    expect_error<DataError>([&] { decode(bytes.substr(0, size)); },
+                            "[tensorion.data] some/file.jpg: not a valid JPEG picture: ");
+  }
+}
+
+TEST(Jpeg, CorruptBytesNeverCrash) {
+  const std::string good = jpeg(smooth_picture(3, 16, 16));
+  int refused = 0;
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 0xff);
+    try {
+      decode(bad);
+    } catch (const DataError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+// Some pictures of ImageNet are so; every viewer shows them.
+TEST(Jpeg, StrayBytesBetweenSegmentsAreSkipped) {
+  const std::string bytes = jpeg(smooth_picture(3, 16, 16));
+  EXPECT_TRUE(at::equal(decode(bytes.substr(0, 20) + "stray" + bytes.substr(20)), decode(bytes)));
+}
+
+TEST(Jpeg, OtherFilesAreNamed) {
+  expect_error<DataError>([] { decode("\x89PNG\r\n\x1a\n and so on"); },
+                          "some/file.jpg: not a valid JPEG picture: Not a JPEG file: starts with 0x89 0x50");
+  expect_error<DataError>([] { decode(""); }, "not a valid JPEG picture: Empty input file");
+  std::string huge = jpeg(smooth_picture(3, 16, 16));
+  const size_t frame = huge.find("\xff\xc0");
+  huge.replace(frame + 5, 4, "\xf0\xf0\xf0\xf0");
+  expect_error<DataError>([&] { decode(huge); }, "a picture of 61680 x 61680 pixels is more than is read");
+}
+
+}  // namespace
+}  // namespace tensorion::lab

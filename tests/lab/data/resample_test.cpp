@@ -1,0 +1,60 @@
+#include "lab/data/resample.h"
+
+#include "tests/lab/data/support.h"
+
+namespace tensorion::lab {
+namespace {
+
+using namespace testing;
+
+at::Tensor resample(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window) {
+  auto out = at::full({picture.size(0), window.size.height, window.size.width}, -1.0F);
+  resample({picture.const_data_ptr<uint8_t>(), picture.size(0), {picture.size(1), picture.size(2)}}, crop,
+           resized, window, [&](int64_t c, int64_t y, const float* row) {
+             std::copy_n(row, window.size.width, out[c][y].mutable_data_ptr<float>());
+           });
+  return out;
+}
+
+// torch's own, of the crop, in double precision.
+at::Tensor reference(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window) {
+  const auto part = picture.narrow(1, crop.top, crop.size.height).narrow(2, crop.left, crop.size.width);
+  const auto whole = at::_upsample_bilinear2d_aa(part.to(at::kDouble).unsqueeze(0).contiguous(),
+                                                 {resized.height, resized.width}, /*align_corners=*/false)[0];
+  return whole.narrow(1, window.top, window.size.height).narrow(2, window.left, window.size.width);
+}
+
+TEST(Resample, IsTorchsAntialiasedBilinear) {
+  struct Case {
+    ImageSize picture;
+    Box crop;
+    ImageSize resized;
+    Box window;
+  };
+  const std::vector<Case> cases{
+      {{30, 40}, {0, 0, {30, 40}}, {30, 40}, {0, 0, {30, 40}}},   // as it is
+      {{30, 40}, {0, 0, {30, 40}}, {12, 9}, {0, 0, {12, 9}}},     // smaller
+      {{30, 40}, {0, 0, {30, 40}}, {64, 77}, {0, 0, {64, 77}}},   // larger
+      {{30, 40}, {0, 0, {30, 40}}, {64, 7}, {0, 0, {64, 7}}},     // both
+      {{30, 40}, {5, 11, {20, 13}}, {16, 16}, {0, 0, {16, 16}}},  // of a part
+      {{30, 40}, {0, 0, {30, 40}}, {24, 32}, {4, 8, {16, 16}}},   // the middle
+      {{30, 40}, {7, 9, {1, 1}}, {5, 5}, {0, 0, {5, 5}}},         // one pixel
+      {{97, 300}, {2, 40, {90, 211}}, {1, 1}, {0, 0, {1, 1}}},    // to one pixel
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [size, crop, resized, window] = cases[i];
+    const auto picture = noise({3, size.height, size.width}, i);
+    // Sums of a few float32 terms of up to 255.
+    expect_close(resample(picture, crop, resized, window), reference(picture, crop, resized, window), 1e-6,
+                 "case " + std::to_string(i));
+  }
+}
+
+TEST(Resample, KeepsAConstant) {
+  const auto picture = at::full({1, 50, 70}, 200, at::kByte);
+  const auto out = resample(picture, {3, 1, {41, 66}}, {17, 90}, {0, 0, {17, 90}});
+  expect_close(out, at::full({1, 17, 90}, 200.0), 1e-6);
+}
+
+}  // namespace
+}  // namespace tensorion::lab

@@ -1,0 +1,130 @@
+// Small data sets, written by the tests themselves.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+// Needs size_t and FILE declared before it.
+#include <jpeglib.h>
+
+#include "lab/data/file.h"
+#include "tests/support.h"
+
+namespace tensorion::lab::testing {
+
+namespace fs = std::filesystem;
+
+using tensorion::testing::expect_close;
+using tensorion::testing::expect_error;
+using tensorion::testing::generator;
+
+// Gone with all it holds at the end of the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (fs::temp_directory_path() / "tensorion_test_XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { fs::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  fs::path operator/(const fs::path& name) const { return path_ / name; }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Makes the folders above it, too.
+inline void write_file(const fs::path& path, const std::string& bytes) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+inline std::string gzip(const std::string& bytes) {
+  z_stream stream{};
+  deflateInit2(&stream, Z_BEST_SPEED, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY);
+  std::string out(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  deflate(&stream, Z_FINISH);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+// Random bytes of the given shape.
+inline at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
+  return at::randint(0, 256, shape, generator(seed), at::TensorOptions().dtype(at::kByte));
+}
+
+// C x H x W bytes that change slowly, so that JPEG keeps them almost as they are.
+inline at::Tensor smooth_picture(int64_t channels, int64_t height, int64_t width, double phase = 0) {
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const auto c = at::arange(channels, options).view({-1, 1, 1});
+  const auto y = at::arange(height, options).view({1, -1, 1}) / 12.0;
+  const auto x = at::arange(width, options).view({1, 1, -1}) / 9.0;
+  return (128 + 100 * at::sin(phase + 2 * c + y) * at::cos(x + c)).to(at::kByte);
+}
+
+// The tensor's bytes in order.
+inline std::string bytes_of(const at::Tensor& x) {
+  const auto flat = x.contiguous();
+  return {reinterpret_cast<const char*>(flat.const_data_ptr<uint8_t>()), static_cast<size_t>(flat.numel())};
+}
+
+// C x H x W bytes as JPEG of best quality: grayscale (C = 1), RGB (3) or CMYK (4).
+inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true) {
+  const auto channels = static_cast<int>(picture.size(0));
+  auto rows = picture.permute({1, 2, 0}).contiguous();
+  jpeg_compress_struct info{};
+  jpeg_error_mgr errors{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &memory, &size);
+  info.image_height = static_cast<JDIMENSION>(picture.size(1));
+  info.image_width = static_cast<JDIMENSION>(picture.size(2));
+  info.input_components = channels;
+  info.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
+  jpeg_set_defaults(&info);
+  jpeg_set_quality(&info, 100, TRUE);
+  info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = 1;
+  if (!adobe_marker) info.write_Adobe_marker = FALSE;
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    JSAMPROW row = rows.mutable_data_ptr<uint8_t>() + info.next_scanline * picture.size(2) * channels;
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  std::string out(reinterpret_cast<char*>(memory), size);
+  jpeg_destroy_compress(&info);
+  std::free(memory);
+  return out;
+}
+
+// A tensor of bytes as an IDX file.
+inline std::string idx(const at::Tensor& x) {
+  std::string out{'\0', '\0', '\x08', static_cast<char>(x.dim())};
+  for (const int64_t size : x.sizes()) {
+    for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(size >> shift & 255);
+  }
+  return out + bytes_of(x);
+}
+
+inline at::Tensor label_bytes(const std::vector<int64_t>& labels) {
+  return at::tensor(labels, at::kLong).to(at::kByte);
+}
+
+}  // namespace tensorion::lab::testing
