@@ -7,12 +7,16 @@
 #include <CLI/Formatter.hpp>
 #include <iostream>
 
-#include "lab/inspect.h"
+#include "lab/commands/compare.h"
+#include "lab/commands/inspect.h"
+#include "lab/commands/train.h"
 
 int main(int argc, char** argv) {
   CLI::App program{"Tensorion: Muon for tensors of any order"};
   program.name("tensorion");
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
+  tensorion::lab::add_train(program);
+  tensorion::lab::add_compare(program);
   tensorion::lab::add_inspect(program);
 
   const auto fail = [&](const std::string& what) {
@@ -24,6 +28,8 @@ int main(int argc, char** argv) {
   };
   try {
     program.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();  // a command has said what there is to say
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : 2;
   } catch (const c10::Error& error) {
