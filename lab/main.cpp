@@ -8,12 +8,16 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "lab/inspect.h"
+#include "lab/commands/compare.h"
+#include "lab/commands/inspect.h"
+#include "lab/commands/train.h"
 
 int main(int argc, char** argv) {
   CLI::App program{"Tensorion: Muon for tensors of any order"};
   program.name("tensorion");
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
+  tensorion::lab::add_train(program);
+  tensorion::lab::add_compare(program);
   tensorion::lab::add_inspect(program);
   program.add_subcommand("report", "Compare training runs: figures, one HTML page and a table")
       ->allow_extras()
@@ -30,6 +34,8 @@ int main(int argc, char** argv) {
   };
   try {
     program.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();  // a command has said what there is to say
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : 2;
   } catch (const c10::Error& error) {

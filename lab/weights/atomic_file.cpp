@@ -56,4 +56,10 @@ void AtomicFile::fail(const char* what) const {
   TORCH_CHECK(false, "[tensorion.write] cannot ", what, " ", path_, ": ", std::strerror(error));
 }
 
+void write_file(const std::string& path, const std::string& text) {
+  AtomicFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
 }  // namespace tensorion::lab

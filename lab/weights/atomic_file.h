@@ -28,4 +28,7 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
+// The file with this text, written whole.
+void write_file(const std::string& path, const std::string& text);
+
 }  // namespace tensorion::lab

@@ -1,10 +1,9 @@
-#include "lab/inspect.h"
+#include "lab/commands/inspect.h"
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -12,22 +11,11 @@
 #include <stdexcept>
 
 #include "lab/table.h"
+#include "lab/text.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion::lab {
 namespace {
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == separator) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
-  return parts;
-}
 
 std::string join(const std::vector<int64_t>& values, const std::string& separator) {
   std::string text;
@@ -124,11 +112,7 @@ nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
   return {{"tensors", std::move(list)}, {"balanced_gflop", balanced_gflop(tensors)}};
 }
 
-std::string short_number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
+std::string short_number(double value) { return format("%.3g", value); }
 
 // One block of rows for all tensors of a shape, in the order of their first one.
 void print_table(const std::vector<Inspected>& tensors) {

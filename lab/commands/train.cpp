@@ -1,0 +1,71 @@
+#include "lab/commands/train.h"
+
+#include <ATen/Parallel.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <iostream>
+#include <memory>
+
+#include "lab/commands/run_flags.h"
+#include "lab/text.h"
+#include "lab/training/progress.h"
+
+namespace tensorion::lab {
+namespace {
+
+std::filesystem::path default_folder(const RunConfig& config) {
+  return std::filesystem::path("runs") /
+         (config.dataset + "-" + config.model + "-" + config.optimizer + "-seed" + std::to_string(config.seed));
+}
+
+void print_summary(const RunSummary& summary, const std::filesystem::path& folder) {
+  const auto& last = *summary.final_epoch();
+  const auto& best = *summary.best_epoch();
+  std::cout << format("accuracy %.2f %% (best %.2f %% in epoch %ld), test loss %.4f, train loss %.4f; %s of training, "
+                      "%.0f %% in the optimizer\n",
+                      100 * last.test_accuracy, 100 * best.test_accuracy, best.epoch, last.test_loss, last.train_loss,
+                      duration(summary.seconds()).c_str(), 100 * summary.optimizer_seconds() / summary.seconds())
+            << "results in " << folder.string() << '\n';
+}
+
+void train(RunFlags& flags, const std::string& optimizer) {
+  const auto config = make_configs(flags, {optimizer}).front();
+  const auto folder = flags.out.empty() ? default_folder(config) : flags.out;
+  at::set_num_threads(static_cast<int>(config.threads));
+  const auto data = load_data(config);
+  Screen screen(stderr);
+  Progress progress(screen, "");
+  run_interruptible([&] {
+    const auto summary = run_training(config, data, run_options(flags, folder), progress);
+    if (summary.diverged) {
+      throw std::runtime_error("diverged: " + summary.reason + "; the last checkpoint, if any, is kept in " +
+                               folder.string());
+    }
+    print_summary(summary, folder);
+  });
+}
+
+}  // namespace
+
+void add_train(CLI::App& program) {
+  struct Options {
+    RunFlags flags;
+    std::string optimizer = "tensorion";
+  };
+  const auto options = std::make_shared<Options>();
+  auto* command = program.add_subcommand("train", "Train a model");
+  command->add_option("--optimizer", options->optimizer, "Optimizer")
+      ->check(CLI::IsMember(optimizer_names()))
+      ->capture_default_str()
+      ->group("Optimizer");
+  command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group("Training");
+  add_run_flags(*command, options->flags);
+  command->callback([options] { train(options->flags, options->optimizer); });
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,47 @@
+#include "lab/screen.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace tensorion::lab {
+
+Screen::Screen(std::FILE* out) : out_(out) {
+  const char* term = std::getenv("TERM");
+  is_terminal_ = ::isatty(::fileno(out)) != 0 && term != nullptr && std::string_view(term) != "dumb";
+  winsize size{};
+  if (is_terminal_ && ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
+    width_ = size.ws_col;
+    height_ = size.ws_row;
+  }
+}
+
+Screen::~Screen() { std::fflush(out_); }
+
+void Screen::show(const std::vector<std::string>& lines) {
+  erase();
+  shown_ = lines;
+  draw();
+}
+
+void Screen::print(const std::string& line) {
+  erase();
+  std::fprintf(out_, "%s\n", line.c_str());
+  draw();
+}
+
+void Screen::erase() {
+  // Up to the first of them, and clear to the screen's end.
+  if (!shown_.empty()) std::fprintf(out_, "\x1b[%zuF\x1b[J", shown_.size());
+}
+
+void Screen::draw() {
+  for (const auto& line : shown_) {
+    std::fprintf(out_, "%s\n", line.substr(0, static_cast<size_t>(width_ - 1)).c_str());
+  }
+  std::fflush(out_);
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,133 @@
+#include "lab/training/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lab/training/optimizer_state.h"
+#include "lab/weights/state_dict.h"
+
+namespace tensorion::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr char kFormat[] = "tensorion-checkpoint-1";
+constexpr char kModel[] = "model.";
+constexpr char kOptimizer[] = "optimizer.";
+constexpr char kGenerator[] = "generator";
+
+fs::path newest(const fs::path& folder) { return folder / "checkpoint.safetensors"; }
+fs::path previous(const fs::path& folder) { return folder / "checkpoint.previous.safetensors"; }
+fs::path unfinished(const fs::path& folder) { return folder / "checkpoint.new.safetensors"; }
+
+std::string to_text(const TrainingState& state) {
+  auto history = ordered_json::array();
+  for (const auto& epoch : state.history) history.push_back(to_json(epoch));
+  return ordered_json{{"epoch", state.epoch},
+              {"batch", state.batch},
+              {"loss_sum", state.loss_sum},
+              {"samples", state.samples},
+              {"seconds", state.seconds},
+              {"optimizer_seconds", state.optimizer_seconds},
+              {"skipped_steps", state.skipped_steps},
+              {"history", std::move(history)}}
+      .dump();
+}
+
+TrainingState from_text(const std::string& text) {
+  const auto parsed = json::parse(text);
+  const auto& loss_sum = parsed.at("loss_sum");  // null where it is not finite
+  TrainingState state{.epoch = parsed.at("epoch").get<int64_t>(),
+                      .batch = parsed.at("batch").get<int64_t>(),
+                      .loss_sum = loss_sum.is_null() ? NAN : loss_sum.get<double>(),
+                      .samples = parsed.at("samples").get<int64_t>(),
+                      .seconds = parsed.at("seconds").get<double>(),
+                      .optimizer_seconds = parsed.at("optimizer_seconds").get<double>(),
+                      .skipped_steps = parsed.at("skipped_steps").get<int64_t>()};
+  for (const auto& epoch : parsed.at("history")) state.history.push_back(epoch_metrics_from_json(epoch));
+  return state;
+}
+
+// Those whose names begin with the prefix, without it.
+NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix) {
+  NamedTensors out;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(prefix)) out[name.substr(prefix.size())] = tensor;
+  }
+  return out;
+}
+
+// A checkpoint in memory.
+struct Contents {
+  fs::path path;
+  NamedTensors tensors;
+  TrainingState state;
+};
+
+Contents read(const fs::path& path) {
+  Contents contents{.path = path, .tensors = {}, .state = {}};
+  auto file = read_safetensors(path);
+  TORCH_CHECK_VALUE(file.metadata["format"] == kFormat, "[tensorion.checkpoint] ", path.string(),
+                    ": expected the format ", kFormat, ", got '", file.metadata["format"], "'");
+  TORCH_CHECK_VALUE(file.tensors.contains(kGenerator), "[tensorion.checkpoint] ", path.string(),
+                    ": the state of the generator is missing");
+  try {
+    contents.state = from_text(file.metadata["state"]);
+  } catch (const json::exception& error) {
+    TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(), ": the state is not valid: ", error.what());
+  }
+  contents.tensors = std::move(file.tensors);
+  return contents;
+}
+
+std::optional<Contents> read_newest(const fs::path& folder, const std::function<void(const std::string&)>& warn) {
+  const bool has_previous = fs::exists(previous(folder));
+  if (fs::exists(newest(folder))) {
+    try {
+      return read(newest(folder));
+    } catch (const c10::Error& error) {
+      if (!has_previous) throw;
+      warn(std::string(error.what_without_backtrace()) + "; going on from the checkpoint before it");
+    }
+  }
+  if (has_previous) return read(previous(folder));
+  return std::nullopt;
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& folder, Classifier& model, torch::optim::Optimizer& optimizer,
+                     const TrainingState& state) {
+  NamedTensors tensors;
+  for (const auto& [name, tensor] : state_dict(model)) tensors[kModel + name] = tensor;
+  for (const auto& [name, tensor] : optimizer_state(optimizer, model)) tensors[kOptimizer + name] = tensor;
+  tensors[kGenerator] = at::detail::getDefaultCPUGenerator().get_state();
+  write_safetensors(unfinished(folder), tensors, {{"format", kFormat}, {"state", to_text(state)}});
+  // Killed in between, the run goes on from the previous one.
+  if (fs::exists(newest(folder))) fs::rename(newest(folder), previous(folder));
+  fs::rename(unfinished(folder), newest(folder));
+}
+
+std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier& model,
+                                             torch::optim::Optimizer& optimizer,
+                                             const std::function<void(const std::string&)>& warn) {
+  const auto contents = read_newest(folder, warn);
+  if (!contents) return std::nullopt;
+  const auto source = contents->path.string();
+  load_optimizer_state(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
+  const auto drawn_anew = load_state_dict(model, with_prefix(contents->tensors, kModel), source);
+  TORCH_CHECK_VALUE(drawn_anew.empty(), "[tensorion.checkpoint] ", source, " is of another number of classes");
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  generator.set_state(contents->tensors.at(kGenerator));
+  return contents->state;
+}
+
+void remove_checkpoints(const fs::path& folder) {
+  for (const auto& path : {newest(folder), previous(folder), unfinished(folder)}) fs::remove(path);
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,45 @@
+// Several optimizers side by side, each over several seeds.
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "lab/training/metrics.h"
+
+namespace tensorion::lab {
+
+struct Statistic {
+  int64_t count = 0;
+  double mean = 0;  // NaN of none
+  double std = 0;   // with count - 1 in the denominator; NaN of fewer than two
+};
+Statistic statistic(const std::vector<double>& values);
+
+// The runs of one optimizer.
+struct OptimizerComparison {
+  std::string optimizer;
+  int64_t runs = 0;
+  int64_t diverged = 0;
+  // Over the runs that did not diverge, of their last epochs unless said otherwise.
+  Statistic test_accuracy = {};
+  Statistic best_test_accuracy = {};
+  Statistic test_loss = {};
+  Statistic train_loss = {};
+  Statistic seconds = {};            // of the whole run
+  Statistic optimizer_seconds = {};  // as well
+};
+
+// In the order in which the optimizers first occur.
+std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs);
+
+// {"optimizers": [one for each], "runs": [their summaries]}.
+nlohmann::ordered_json to_json(const std::vector<OptimizerComparison>& comparison,
+                               const std::vector<RunSummary>& runs);
+
+// An aligned table, a line for each optimizer.
+void print_comparison(std::ostream& out, const std::vector<OptimizerComparison>& comparison);
+
+}  // namespace tensorion::lab

@@ -1,0 +1,119 @@
+#include "lab/training/metrics.h"
+
+#include <torch/version.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace tensorion::lab {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+double number(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+ordered_json scores(const EpochMetrics* metrics) {
+  if (metrics == nullptr) return nullptr;
+  return {{"epoch", metrics->epoch},
+          {"train_loss", metrics->train_loss},
+          {"test_loss", metrics->test_loss},
+          {"test_accuracy", metrics->test_accuracy}};
+}
+
+ordered_json to_json(const RunIdentity& identity) {
+  return {{"run", identity.run}, {"optimizer", identity.optimizer}, {"seed", identity.seed}};
+}
+
+}  // namespace
+
+const EpochMetrics* RunSummary::final_epoch() const { return epochs.empty() ? nullptr : &epochs.back(); }
+
+const EpochMetrics* RunSummary::best_epoch() const {
+  const EpochMetrics* best = nullptr;
+  for (const auto& epoch : epochs) {
+    if (best == nullptr || epoch.test_accuracy > best->test_accuracy) best = &epoch;
+  }
+  return best;
+}
+
+double RunSummary::seconds() const {
+  double sum = 0;
+  for (const auto& epoch : epochs) sum += epoch.seconds;
+  return sum;
+}
+
+double RunSummary::optimizer_seconds() const {
+  double sum = 0;
+  for (const auto& epoch : epochs) sum += epoch.optimizer_seconds;
+  return sum;
+}
+
+ordered_json to_json(const EpochMetrics& metrics) {
+  return {{"epoch", metrics.epoch},
+          {"lr", metrics.lr},
+          {"train_loss", metrics.train_loss},
+          {"test_loss", metrics.test_loss},
+          {"test_accuracy", metrics.test_accuracy},
+          {"seconds", metrics.seconds},
+          {"optimizer_seconds", metrics.optimizer_seconds}};
+}
+
+EpochMetrics epoch_metrics_from_json(const json& json) {
+  return {.epoch = json.at("epoch").get<int64_t>(),
+          .lr = number(json.at("lr")),
+          .train_loss = number(json.at("train_loss")),
+          .test_loss = number(json.at("test_loss")),
+          .test_accuracy = number(json.at("test_accuracy")),
+          .seconds = number(json.at("seconds")),
+          .optimizer_seconds = number(json.at("optimizer_seconds"))};
+}
+
+std::string metrics_lines(const RunIdentity& identity, const std::vector<EpochMetrics>& epochs) {
+  std::string lines;
+  for (const auto& epoch : epochs) {
+    auto line = to_json(identity);
+    line.update(to_json(epoch));
+    lines += line.dump() + '\n';
+  }
+  return lines;
+}
+
+ordered_json to_json(const RunSummary& summary) {
+  auto out = to_json(summary.identity);
+  out["status"] = summary.diverged ? "diverged" : "finished";
+  if (summary.diverged) out["reason"] = summary.reason;
+  out["epochs"] = summary.epochs.size();
+  out["final"] = scores(summary.final_epoch());
+  out["best"] = scores(summary.best_epoch());
+  out["seconds"] = summary.seconds();
+  out["optimizer_seconds"] = summary.optimizer_seconds();
+  out["skipped_steps"] = summary.skipped_steps;
+  out["parameters"] = summary.parameters;
+  out["threads"] = summary.threads;
+  out["version"] = TENSORION_VERSION;
+  out["torch"] = TORCH_VERSION;
+  return out;
+}
+
+RunSummary summary_from_json(const json& json, const std::string& metrics_lines) {
+  RunSummary summary;
+  summary.identity = {json.at("run").get<std::string>(), json.at("optimizer").get<std::string>(),
+                      json.at("seed").get<int64_t>()};
+  summary.diverged = json.at("status") == "diverged";
+  summary.reason = json.value("reason", "");
+  summary.skipped_steps = json.at("skipped_steps").get<int64_t>();
+  summary.parameters = json.at("parameters").get<int64_t>();
+  summary.threads = json.at("threads").get<int64_t>();
+  std::istringstream lines(metrics_lines);
+  for (std::string line; std::getline(lines, line);) {
+    summary.epochs.push_back(epoch_metrics_from_json(nlohmann::json::parse(line)));
+  }
+  return summary;
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,194 @@
+#include "lab/training/run.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/StringUtil.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "lab/data/file.h"
+#include "lab/training/checkpoint.h"
+#include "lab/weights/atomic_file.h"
+#include "lab/weights/state_dict.h"
+
+namespace tensorion::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+// One process a folder.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
+    TORCH_CHECK(descriptor_ >= 0, "[tensorion.train] cannot open the folder ", folder.string());
+    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+    ::close(descriptor_);
+    TORCH_CHECK(false, "[tensorion.train] another process is at work in ", folder.string());
+  }
+  ~FolderLock() { ::close(descriptor_); }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+json read_json(const fs::path& path) {
+  try {
+    return json::parse(read_file(path));
+  } catch (const json::exception& error) {
+    throw DataError(path, std::string("not valid: ") + error.what());
+  }
+}
+
+// The configuration, and what was found of the data.
+ordered_json describe(const RunConfig& config, const DatasetSpec& data) {
+  auto out = to_json(config);
+  out["train_samples"] = data.train.count();
+  out["test_samples"] = data.test.count();
+  out["classes"] = data.classes.size();
+  return out;
+}
+
+std::string option_name(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return "--" + key;
+}
+
+void check_same(const fs::path& folder, const json& begun, const json& now) {
+  for (const auto& [key, value] : now.items()) {
+    const auto before = begun.find(key);
+    if (before != begun.end() && *before == value) continue;
+    const std::string was = before == begun.end() ? "nothing" : before->dump();
+    const bool is_found = key == "train_samples" || key == "test_samples" || key == "classes";
+    TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",
+                      is_found ? "other data: " + key : option_name(key), " ", was, ", got ", value.dump(),
+                      ". Resume with the same, or begin anew in another folder (--out)");
+  }
+}
+
+// Writes the run's files as it goes.
+class Recorder : public TrainingObserver {
+ public:
+  Recorder(const RunOptions& options, RunIdentity identity, Classifier& model, torch::optim::Optimizer& optimizer,
+           TrainingObserver& progress)
+      : options_(options), identity_(std::move(identity)), model_(model), optimizer_(optimizer), progress_(progress) {}
+
+  void after_step(const Trainer& trainer) override {
+    progress_.after_step(trainer);
+    const bool stop = options_.interrupted();
+    const std::chrono::duration<double> age = Clock::now() - saved_at_;
+    if (stop || age.count() >= options_.checkpoint_every) save(trainer);
+    if (stop) throw Interrupted("stopped " + position(trainer.state()));
+  }
+
+  void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
+
+  void after_epoch(const Trainer& trainer) override {
+    save(trainer);
+    write_metrics(trainer.state());
+    progress_.after_epoch(trainer);
+    if (trainer.state().epoch < trainer.options().epochs && options_.interrupted()) {
+      throw Interrupted("stopped " + position(trainer.state()));
+    }
+  }
+
+  // The run goes on from here.
+  void resumed(const TrainingState& state) {
+    write_metrics(state);
+    kept_ = position(state);
+  }
+
+  void write_metrics(const TrainingState& state) const {
+    write_file(options_.folder / "metrics.jsonl", metrics_lines(identity_, state.history));
+  }
+
+ private:
+  static std::string position(const TrainingState& state) {
+    return c10::str("in epoch ", state.epoch + 1, " after step ", state.batch);
+  }
+
+  void save(const Trainer& trainer) {
+    try {
+      save_checkpoint(options_.folder, model_, optimizer_, trainer.state());
+    } catch (const c10::Error& error) {
+      throw std::runtime_error(std::string(error.what_without_backtrace()) + ". " +
+                               (kept_.empty() ? "There is no checkpoint yet" : "The checkpoint made " + kept_ + " is kept"));
+    }
+    kept_ = position(trainer.state());
+    saved_at_ = Clock::now();
+  }
+
+  const RunOptions& options_;
+  RunIdentity identity_;
+  Classifier& model_;
+  torch::optim::Optimizer& optimizer_;
+  TrainingObserver& progress_;
+  std::string kept_;  // where the last checkpoint is
+  Clock::time_point saved_at_ = Clock::now();
+};
+
+int64_t count_parameters(const Classifier& model) {
+  int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace
+
+RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const RunOptions& options,
+                        TrainingObserver& progress) {
+  const auto& folder = options.folder;
+  fs::create_directories(folder);
+  const FolderLock lock(folder);
+  const auto described = describe(config, data);
+  if (fs::exists(folder / "config.json")) {
+    TORCH_CHECK_VALUE(options.resume, "[tensorion.train] ", folder.string(),
+                      " already has a run: --resume goes on with it, another folder (--out) begins anew");
+    check_same(folder, read_json(folder / "config.json"), described);
+    if (fs::exists(folder / "summary.json")) {
+      return summary_from_json(read_json(folder / "summary.json"), read_file(folder / "metrics.jsonl"));
+    }
+  }
+
+  at::set_num_threads(static_cast<int>(config.threads));
+  const auto model = make_model(config, data);
+  Tensorion optimizer(model->parameters(), config.optimizer_options);
+  const auto train = train_loader(config, data);
+  const auto test = test_loader(config, data);
+  Trainer trainer(*model, optimizer, train, test, config.training);
+
+  RunSummary summary;
+  summary.identity = {fs::absolute(folder).lexically_normal().filename().string(), config.optimizer, config.seed};
+  summary.parameters = count_parameters(*model);
+  summary.threads = config.threads;
+  Recorder recorder(options, summary.identity, *model, optimizer, progress);
+  write_file(folder / "config.json", described.dump(2) + '\n');
+  if (options.resume) {
+    if (auto state = load_checkpoint(folder, *model, optimizer, options.warn)) {
+      trainer.set_state(std::move(*state));
+      recorder.resumed(trainer.state());
+    }
+  }
+  try {
+    trainer.run(recorder);
+    write_safetensors(folder / "weights.safetensors", state_dict(*model));
+  } catch (const Diverged& error) {
+    summary.diverged = true;
+    summary.reason = error.what();
+    recorder.write_metrics(trainer.state());
+  }
+  summary.epochs = trainer.state().history;
+  summary.skipped_steps = trainer.state().skipped_steps;
+  write_file(folder / "summary.json", to_json(summary).dump(2) + '\n');
+  if (!summary.diverged) remove_checkpoints(folder);
+  return summary;
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,111 @@
+#include "lab/training/run_config.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lab/weights/state_dict.h"
+
+namespace tensorion::lab {
+namespace {
+
+constexpr int64_t kCifarStemSide = 64;
+
+Stem stem_of(const RunConfig& config, ImageSize size) {
+  if (config.stem == "cifar") return Stem::kCifar;
+  if (config.stem == "imagenet") return Stem::kImageNet;
+  TORCH_CHECK_VALUE(config.stem == "auto", "[tensorion.train] the stem must be auto, cifar or imagenet, got ",
+                    config.stem);
+  return std::max(size.height, size.width) <= kCifarStemSide ? Stem::kCifar : Stem::kImageNet;
+}
+
+ModelOptions model_options(const RunConfig& config) {
+  ModelOptions options;
+  options.name = config.model;
+  options.width = config.width;
+  options.depths = config.depths;
+  options.image_size = config.data.image_size.value_or(0);
+  return options;
+}
+
+template <typename T>
+nlohmann::ordered_json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nullptr;
+}
+
+Loader make_loader(const RunConfig& config, const Dataset& data, const Transform& transform, bool train) {
+  LoaderOptions options;
+  options.batch_size = config.batch_size;
+  options.shuffle = train;
+  options.channels_last = config.channels_last;
+  options.seed = static_cast<uint64_t>(config.seed);
+  options.workers = config.workers > 0 ? config.workers : data.pixels.defined() ? 1 : config.threads;
+  return {data, transform, options};
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const RunConfig& config) {
+  nlohmann::ordered_json out{
+      {"dataset", config.dataset},
+      {"image_size", or_null(config.data.image_size)},
+      {"limit_train", or_null(config.data.limit_train)},
+      {"limit_test", or_null(config.data.limit_test)},
+      {"model", config.model},
+      {"width", config.width},
+      {"depths", config.depths},
+      {"stem", config.stem},
+      {"weights", config.weights},
+      {"optimizer", config.optimizer},
+  };
+  out.update(to_json(config.optimizer, config.optimizer_options));
+  const auto& schedule = config.training.schedule;
+  out.update({{"schedule", schedule.name},
+              {"milestones", schedule.milestones},
+              {"gamma", schedule.gamma},
+              {"cycle_momentum", schedule.cycle_momentum},
+              {"epochs", config.training.epochs},
+              {"batch_size", config.batch_size},
+              {"label_smoothing", config.training.label_smoothing},
+              {"nonfinite", config.training.nonfinite},
+              {"channels_last", config.channels_last},
+              {"seed", config.seed},
+              {"threads", config.threads}});
+  return out;
+}
+
+DatasetSpec load_data(const RunConfig& config) {
+  auto options = config.data;
+  if (!options.image_size) {
+    const int64_t size = model_image_size(model_options(config));
+    if (size > 0) options.image_size = size;
+  }
+  return load_dataset(config.dataset, options);
+}
+
+Model make_model(const RunConfig& config, const DatasetSpec& data) {
+  auto options = model_options(config);
+  options.classes = static_cast<int64_t>(data.classes.size());
+  options.channels = data.train.channels;
+  options.stem = stem_of(config, data.train_transform.size);
+  at::manual_seed(static_cast<uint64_t>(config.seed));
+  auto model = make_model(options);
+  if (!config.weights.empty()) load_weights(*model, config.weights);
+  if (config.channels_last) {
+    for (auto& parameter : model->parameters()) {
+      if (parameter.dim() == 4) parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  }
+  return model;
+}
+
+Loader train_loader(const RunConfig& config, const DatasetSpec& data) {
+  return make_loader(config, data.train, data.train_transform, true);
+}
+
+Loader test_loader(const RunConfig& config, const DatasetSpec& data) {
+  return make_loader(config, data.test, data.test_transform, false);
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,51 @@
+// All that determines a run: the same configuration gives the same weights and metrics, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/data/catalog.h"
+#include "lab/models/models.h"
+#include "lab/training/optimizers.h"
+#include "lab/training/trainer.h"
+
+namespace tensorion::lab {
+
+struct RunConfig {
+  std::string dataset = "fashion-mnist";
+  DatasetOptions data = {};
+
+  std::string model = "resnet18";
+  double width = 1;
+  std::vector<int64_t> depths = {};
+  std::string stem = "auto";  // of a ResNet: cifar, imagenet, auto: cifar for pictures of up to 64 pixels
+  std::string weights = {};   // a safetensors file to start from; empty: fresh weights
+
+  std::string optimizer = "tensorion";
+  TensorionOptions optimizer_options = default_options("tensorion");
+
+  TrainerOptions training = {};
+  int64_t batch_size = 128;
+  bool channels_last = true;
+  int64_t seed = 0;      // of the weights, the order of the data and its augmentation
+  int64_t threads = 1;   // of torch
+  int64_t workers = 0;   // threads that make batches; 0: one, and as many as `threads` to decode files
+};
+
+// The options that determine the run under the names of the command line (with _ for -).
+nlohmann::ordered_json to_json(const RunConfig& config);
+
+// The data set that the run needs, in the size of pictures that its model is made for.
+DatasetSpec load_data(const RunConfig& config);
+
+// The model with the weights to start from, on torch's generator seeded anew.
+Model make_model(const RunConfig& config, const DatasetSpec& data);
+
+// The batches to train on and to test on.
+Loader train_loader(const RunConfig& config, const DatasetSpec& data);
+Loader test_loader(const RunConfig& config, const DatasetSpec& data);
+
+}  // namespace tensorion::lab
