@@ -1,5 +1,6 @@
 #include "tensorion/lmo.h"
 
+#include "tensorion/norms.h"
 #include "tests/support.h"
 
 namespace tensorion {
@@ -85,6 +86,18 @@ TEST(Lmo, AnswerAttainsItsValueOnItsUnfolding) {
       EXPECT_LE(result.value, attained * (1 + 1e-5)) << name;
       const auto norms = nuclear_norms(x);
       EXPECT_GE(result.upper, *std::max_element(norms.begin(), norms.end()) * (1 - 1e-5)) << name;
+    }
+  }
+}
+
+// Proposition 4.2: the answer attains the dual norm and lies in the unit ball of the relaxed norm.
+TEST(Lmo, OnlineAnswerIsOptimalOverTheRelaxedUnitBall) {
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{4, 5, 3}, {5, 4, 3, 3}, {2, 3, 2, 3, 2}}) {
+    for (const auto& x : {gaussian(shape, 10, at::kDouble), decaying(shape, 11, 1.0).to(at::kDouble)}) {
+      const auto result = lmo(x, "online", method("svd"));
+      EXPECT_NEAR(result.value, dual_norm(x).item<double>(), 1e-9 * result.value);
+      EXPECT_LE(relaxed_norm(result.x, 1e-3).lower, 1 + 1e-9);
+      EXPECT_LE(spectral_norm(result.x, 8).lower, 1 + 1e-9);
     }
   }
 }

@@ -1,5 +1,7 @@
 #include "lab/commands/inspect.h"
 
+#include <ATen/ATen.h>
+
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
@@ -12,6 +14,7 @@
 
 #include "lab/table.h"
 #include "lab/text.h"
+#include "lab/weights/safetensors.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion::lab {
@@ -25,19 +28,19 @@ std::string join(const std::vector<int64_t>& values, const std::string& separato
 
 // The weights of ResNet-18 for ImageNet that are not vectors, by torchvision's names.
 std::vector<NamedShape> resnet18() {
-  std::vector<NamedShape> weights{{"conv1.weight", {64, 3, 7, 7}}};
+  std::vector<NamedShape> weights{{"conv1.weight", {64, 3, 7, 7}, {}}};
   int64_t in = 64;
   for (int64_t layer = 1; layer <= 4; ++layer) {
     const int64_t out = int64_t{32} << layer;
     for (int64_t block = 0; block < 2; ++block) {
       const std::string prefix = "layer" + std::to_string(layer) + "." + std::to_string(block) + ".";
-      weights.push_back({prefix + "conv1.weight", {out, in, 3, 3}});
-      weights.push_back({prefix + "conv2.weight", {out, out, 3, 3}});
-      if (in != out) weights.push_back({prefix + "downsample.0.weight", {out, in, 1, 1}});
+      weights.push_back({prefix + "conv1.weight", {out, in, 3, 3}, {}});
+      weights.push_back({prefix + "conv2.weight", {out, out, 3, 3}, {}});
+      if (in != out) weights.push_back({prefix + "downsample.0.weight", {out, in, 1, 1}, {}});
       in = out;
     }
   }
-  weights.push_back({"fc.weight", {1000, 512}});
+  weights.push_back({"fc.weight", {1000, 512}, {}});
   return weights;
 }
 
@@ -60,12 +63,35 @@ std::vector<int64_t> parse_shape(const std::string& text) {
   return shape;
 }
 
+// Of one unfolding of a tensor with values: the sum and the largest of its singular values.
+struct MatrixNorms {
+  double nuclear = 0;
+  double spectral = 0;
+};
+
 struct Inspected {
   NamedShape tensor;
   int64_t elements = 1;
   std::vector<Unfolding> unfoldings;
   size_t balanced = 0;  // its index in `unfoldings`, where there are any
+  double frobenius = 0;
+  std::vector<MatrixNorms> norms;  // as `unfoldings`, where there are values
 };
+
+MatrixNorms matrix_norms(const at::Tensor& matrix) {
+  const auto values = at::linalg_svdvals(matrix.to(at::promoteTypes(matrix.scalar_type(), at::kFloat)));
+  return {values.sum(at::kDouble).item<double>(), values.max().item<double>()};
+}
+
+// The dual norm of the tensor, and the bound min over unfoldings of the spectral norm that its relaxed norm obeys.
+MatrixNorms tensor_norms(const Inspected& tensor) {
+  MatrixNorms result{0, std::numeric_limits<double>::infinity()};
+  for (const auto& norms : tensor.norms) {
+    result.nuclear = std::max(result.nuclear, norms.nuclear);
+    result.spectral = std::min(result.spectral, norms.spectral);
+  }
+  return tensor.norms.empty() ? MatrixNorms{tensor.frobenius, tensor.frobenius} : result;
+}
 
 Inspected inspect(NamedShape tensor) {
   Inspected result;
@@ -78,6 +104,11 @@ Inspected inspect(NamedShape tensor) {
     result.balanced = std::find_if(result.unfoldings.begin(), result.unfoldings.end(),
                                    [&](const Unfolding& unfolding) { return unfolding.modes() == modes; }) -
                       result.unfoldings.begin();
+  }
+  if (result.tensor.values.defined()) {
+    const auto& values = result.tensor.values;
+    result.frobenius = at::linalg_vector_norm(values, 2, std::nullopt, false, at::kDouble).item<double>();
+    for (const auto& unfolding : result.unfoldings) result.norms.push_back(matrix_norms(unfolding.unfold(values)));
   }
   return result;
 }
@@ -94,66 +125,101 @@ double balanced_gflop(const std::vector<Inspected>& tensors) {
 
 nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
   auto list = nlohmann::ordered_json::array();
-  for (const auto& [tensor, elements, all, balanced] : tensors) {
+  for (const auto& entry : tensors) {
+    const auto& all = entry.unfoldings;
     auto choices = nlohmann::ordered_json::array();
     for (size_t i = 0; i < all.size(); ++i) {
       choices.push_back({{"modes", all[i].modes()},
                          {"rows", all[i].rows()},
                          {"cols", all[i].cols()},
                          {"gflop", gflop(all[i])},
-                         {"balanced", i == balanced}});
+                         {"balanced", i == entry.balanced}});
+      if (!entry.norms.empty()) {
+        choices.back()["nuclear_norm"] = entry.norms[i].nuclear;
+        choices.back()["spectral_norm"] = entry.norms[i].spectral;
+      }
     }
-    list.push_back({{"name", tensor.name},
-                    {"shape", tensor.shape},
-                    {"order", effective_order(tensor.shape)},
-                    {"elements", elements},
+    list.push_back({{"name", entry.tensor.name},
+                    {"shape", entry.tensor.shape},
+                    {"order", effective_order(entry.tensor.shape)},
+                    {"elements", entry.elements},
                     {"unfoldings", std::move(choices)}});
+    if (entry.tensor.values.defined()) {
+      const auto norms = tensor_norms(entry);
+      list.back()["frobenius_norm"] = entry.frobenius;
+      list.back()["dual_norm"] = norms.nuclear;
+      list.back()["relaxed_norm_at_most"] = norms.spectral;
+    }
   }
   return {{"tensors", std::move(list)}, {"balanced_gflop", balanced_gflop(tensors)}};
 }
 
 std::string short_number(double value) { return format("%.3g", value); }
 
-// One block of rows for all tensors of a shape, in the order of their first one.
+// One block of rows for all tensors of a shape, in the order of their first one; for each tensor where there are
+// values, with the norms of its unfoldings.
 void print_table(const std::vector<Inspected>& tensors) {
   const bool named =
       std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return !t.tensor.name.empty(); });
+  const bool valued =
+      std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.tensor.values.defined(); });
   std::vector<TableRow> rows{{"tensor", "shape", "order", "modes", "rows", "cols", "GFLOP", ""}};
+  if (valued) rows[0].insert(rows[0].begin() + 7, {"nuclear", "spectral"});
   int64_t elements = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const auto& [tensor, count, all, balanced] = tensors[i];
-    elements += count;
-    const auto alike = [&](const Inspected& other) { return other.tensor.shape == tensor.shape; };
+    const auto& entry = tensors[i];
+    const auto& all = entry.unfoldings;
+    elements += entry.elements;
+    const auto alike = [&](const Inspected& other) { return !valued && other.tensor.shape == entry.tensor.shape; };
     if (std::any_of(tensors.begin(), tensors.begin() + i, alike)) continue;
     const auto others = std::count_if(tensors.begin() + i + 1, tensors.end(), alike);
-    TableRow first{tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
-                   join(tensor.shape, "x"), std::to_string(effective_order(tensor.shape))};
-    if (all.empty()) rows.push_back({first[0], first[1], first[2], "-", "-", "-", "-", "no unfolding"});
+    TableRow first{entry.tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
+                   join(entry.tensor.shape, "x"), std::to_string(effective_order(entry.tensor.shape))};
+    const auto add = [&](TableRow row, const MatrixNorms& norms, const std::string& remark) {
+      row.insert(row.begin(), first.begin(), first.end());
+      if (valued) row.insert(row.end(), {short_number(norms.nuclear), short_number(norms.spectral)});
+      row.push_back(remark);
+      rows.push_back(std::move(row));
+    };
+    if (all.empty()) add({"-", "-", "-", "-"}, tensor_norms(entry), "no unfolding");
     for (size_t j = 0; j < all.size(); ++j) {
       if (j == 1) first = {"", "", ""};
-      rows.push_back({first[0], first[1], first[2], "{" + join(all[j].modes(), ",") + "}",
-                      std::to_string(all[j].rows()), std::to_string(all[j].cols()),
-                      short_number(gflop(all[j])), j == balanced ? "balanced" : ""});
+      add({"{" + join(all[j].modes(), ",") + "}", std::to_string(all[j].rows()), std::to_string(all[j].cols()),
+           short_number(gflop(all[j]))},
+          valued ? entry.norms[j] : MatrixNorms{}, j == entry.balanced ? "balanced" : "");
     }
   }
   if (!named) {
     for (auto& row : rows) row.erase(row.begin());
   }
-  print_rows(std::cout, rows, named ? "llrlrrrl" : "lrlrrrl");
+  print_rows(std::cout, rows, (named ? "l" : "") + std::string("lrlrrr") + (valued ? "rr" : "") + "l");
   std::cout << '\n'
             << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << elements
             << " elements; a step on the balanced unfoldings: " << short_number(balanced_gflop(tensors))
             << " GFLOP\n"
             << "(sizes of 1 do not count in the order; a step on m x n, m <= n: Gram matrix m^2 n + product "
                "2 m^2 n)\n";
+  if (valued) {
+    std::cout << "(nuclear, spectral: of the unfolding; a tensor's dual norm is its largest nuclear norm, its relaxed "
+                 "norm at most its smallest spectral norm)\n";
+  }
 }
 
 }  // namespace
 
+std::vector<NamedShape> read_tensors(const std::string& path) {
+  std::vector<NamedShape> tensors;
+  for (const auto& [name, values] : read_safetensors(path).tensors) {
+    if (values.is_floating_point()) tensors.push_back({name, values.sizes().vec(), values});
+  }
+  if (tensors.empty()) throw std::invalid_argument("expected floating-point tensors, got none in '" + path + "'");
+  return tensors;
+}
+
 std::vector<NamedShape> parse_shapes(const std::string& text) {
   if (text == "resnet18") return resnet18();
   std::vector<NamedShape> tensors;
-  for (const auto& part : split(text, ',')) tensors.push_back({"", parse_shape(part)});
+  for (const auto& part : split(text, ',')) tensors.push_back({"", parse_shape(part), {}});
   return tensors;
 }
 
@@ -170,11 +236,13 @@ void add_inspect(CLI::App& program) {
   };
   const auto options = std::make_shared<Options>();
   auto* command = program.add_subcommand("inspect", "Show the unfoldings of tensors and what a step costs");
-  command->add_option("shapes", options->shapes, "64x3x7x7,512x512x3x3,... or resnet18")->required();
+  command->add_option("shapes", options->shapes, "64x3x7x7,512x512x3x3,... or resnet18 or FILE.safetensors")
+      ->required();
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command->callback([options] {
     std::vector<Inspected> tensors;
-    for (auto& tensor : parse_shapes(options->shapes)) tensors.push_back(inspect(std::move(tensor)));
+    const bool file = options->shapes.ends_with(".safetensors");
+    for (auto& tensor : file ? read_tensors(options->shapes) : parse_shapes(options->shapes)) tensors.push_back(inspect(std::move(tensor)));
     if (options->json) {
       std::cout << to_json(tensors).dump(2) << '\n';
     } else {

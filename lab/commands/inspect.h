@@ -1,6 +1,8 @@
 // `tensorion inspect`: the unfoldings of tensors and what a step on each costs.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <CLI/App.hpp>
 #include <cstdint>
 #include <string>
@@ -11,7 +13,11 @@ namespace tensorion::lab {
 struct NamedShape {
   std::string name;  // empty where only a shape was given
   std::vector<int64_t> shape;
+  at::Tensor values;  // undefined where only a shape was given
 };
+
+// The floating-point tensors of a safetensors file.
+std::vector<NamedShape> read_tensors(const std::string& path);
 
 // Shapes such as "64x3x7x7,512x512x3x3", or a named set ("resnet18").
 std::vector<NamedShape> parse_shapes(const std::string& text);

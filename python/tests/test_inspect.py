@@ -2,10 +2,12 @@ import json
 import math
 import re
 import signal
+import struct
 import subprocess
 import sysconfig
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tensorion
@@ -93,6 +95,59 @@ def test_bad_shapes_are_named(shapes, message):
     assert result.stdout == ""
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def write_safetensors(path, tensors):
+    """The format by hand: 8 bytes of header length, JSON, data."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        kind = {"float32": "F32", "int64": "I64"}[array.dtype.name]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_norms_of_a_file(tmp_path):
+    random = np.random.default_rng(1)
+    kernel = random.standard_normal((4, 3, 2, 2), dtype=np.float32)
+    bias = random.standard_normal(5, dtype=np.float32)
+    path = tmp_path / "weights.safetensors"
+    write_safetensors(path, {"conv": kernel, "bias": bias, "count": np.array([3])})
+    result = run("inspect", str(path), "--json")
+    assert result.returncode == 0, result.stderr
+    found = {tensor["name"]: tensor for tensor in json.loads(result.stdout)["tensors"]}
+    assert found.keys() == {"conv", "bias"}
+    spectra = []
+    for choice in found["conv"]["unfoldings"]:
+        rest = [mode for mode in range(4) if mode not in choice["modes"]]
+        matrix = kernel.transpose(*choice["modes"], *rest).reshape(choice["rows"], choice["cols"])
+        spectra.append(np.linalg.svd(matrix, compute_uv=False))
+        assert choice["nuclear_norm"] == pytest.approx(spectra[-1].sum(), rel=1e-5)
+        assert choice["spectral_norm"] == pytest.approx(spectra[-1].max(), rel=1e-5)
+    assert found["conv"]["dual_norm"] == pytest.approx(max(s.sum() for s in spectra), rel=1e-5)
+    assert found["conv"]["relaxed_norm_at_most"] == pytest.approx(min(s.max() for s in spectra), rel=1e-5)
+    assert found["bias"]["frobenius_norm"] == pytest.approx(np.linalg.norm(bias), rel=1e-6)
+    assert found["bias"]["dual_norm"] == pytest.approx(np.linalg.norm(bias), rel=1e-6)
+    table = run("inspect", str(path)).stdout
+    assert "nuclear" in table and "conv" in table and "{0,2}" in table
+
+
+def test_bad_files_are_named(tmp_path):
+    missing = tmp_path / "missing.safetensors"
+    result = run("inspect", str(missing))
+    assert result.returncode == 1
+    assert "missing.safetensors" in result.stderr
+    short = tmp_path / "short.safetensors"
+    short.write_bytes(b"\x01\x02")
+    result = run("inspect", str(short))
+    assert result.returncode == 1
+    assert "short.safetensors" in result.stderr
+    integers = tmp_path / "integers.safetensors"
+    write_safetensors(integers, {"count": np.array([3])})
+    result = run("inspect", str(integers))
+    assert result.returncode == 1
+    assert "expected floating-point tensors, got none" in result.stderr
 
 
 @pytest.mark.parametrize(
