@@ -1,7 +1,7 @@
 # make build   everything, from nothing: .venv with the package, the program at .venv/bin/tensorion
 # make test    all tests
 # make demo    a look at what it does
-# make bench   where the time goes
+# make bench   side by side with other libraries; make bench-parts: where the time of a step goes
 # make lint    style and static checks
 # make format  bring the sources into that style
 # make clean   remove what was built (.venv stays)
@@ -12,7 +12,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build test demo bench lint format clean
+.PHONY: build test demo bench bench-parts lint format clean
 
 PYTHON ?= python3
 export PYTHON
@@ -50,7 +50,14 @@ test: build
 demo: build
 	.venv/bin/tensorion inspect resnet18
 
-bench: build
+.venv/.bench: .venv/.ready benchmarks/requirements.txt
+	$(PIP) install -qq --no-deps --requirement benchmarks/requirements.txt
+	touch $@
+
+bench: build .venv/.bench
+	.venv/bin/python benchmarks/peers.py --json build/peers.json
+
+bench-parts: build
 	scripts/setup.sh bench
 	cmake -S . -B build -DTENSORION_BENCHMARKS=ON >build/bench.log 2>&1 || { cat build/bench.log; exit 1; }
 	cmake --build build --target tensorion_benchmarks

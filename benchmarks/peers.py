@@ -8,8 +8,11 @@ bf16, which Muon ships with, is a hundred times slower on most CPUs. `floor` is 
 """
 
 import argparse
+import importlib.util
 import json
 import math
+import sys
+import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,6 +37,12 @@ def plain_newton_schulz(matrix: torch.Tensor, rows: list[tuple[float, float, flo
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.T if tall else x
+
+
+def published(name: str, steps: int) -> list[tuple[float, ...]]:
+    values = torch.ops.tensorion.named_coefficients(name)
+    rows = [tuple(values[i : i + 3]) for i in range(0, len(values), 3)]
+    return [rows[min(i, len(rows) - 1)] for i in range(steps)]
 
 
 def modes_of(shape: tuple[int, ...], unfolding: str) -> tuple[int, ...]:
@@ -86,6 +95,11 @@ def torch_muon(params: list[torch.Tensor]) -> Step:
 
 
 def timm_muon(params: list[torch.Tensor]) -> Step:
+    # timm itself imports torchvision, which its optimizers do not need: they are imported without it.
+    spec = importlib.util.find_spec("timm")
+    if spec is None:
+        raise ModuleNotFoundError("No module named 'timm'")
+    sys.modules.setdefault("timm", types.ModuleType("timm")).__path__ = spec.submodule_search_locations
     from timm.optim.muon import Muon
 
     return Muon(params, lr=LR, weight_decay=0.0).step
@@ -222,7 +236,7 @@ def square_and_wide(rounds: int) -> list[dict]:
         side = 1024 if aspect == 1 else 512
         matrix = torch.randn(side, aspect * side, generator=torch.Generator().manual_seed(1))
         for name in ("muon", "polar_express", "cans"):
-            rows = tensorion.coefficients(name, 5)
+            rows = published(name, 5)
             calls = {
                 "ours": lambda n=name, a=matrix: tensorion.polar(a, "newton_schulz", ns_coefficients=n),
                 "plain": lambda r=rows, a=matrix: plain_newton_schulz(a, r),
