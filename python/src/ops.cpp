@@ -2,7 +2,8 @@
 //
 // No operator returns a view of its input. Those defined with their function here are composites of ATen
 // operators: autograd, fake tensors and torch.compile see through them. The others are opaque, with a Meta
-// kernel that knows shapes and checks arguments, and are not differentiable: their results are detached.
+// kernel that knows shapes and checks arguments; where they are not differentiable their results are
+// detached.
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -11,6 +12,7 @@
 
 #include "tensorion/fallback.h"
 #include "tensorion/lmo.h"
+#include "tensorion/norms.h"
 #include "tensorion/optimizer.h"
 #include "tensorion/parameters.h"
 #include "tensorion/polar.h"
@@ -49,9 +51,12 @@ Tensor number(double value, at::ScalarType dtype, const Tensor& like) {
 // For Meta kernels: a tensor of the same dtype and number of modes that functions take for the sake of their
 // checks, and a contiguous result of the same shape.
 Tensor without_elements(const Tensor& x) {
-  return at::empty(std::vector<int64_t>(x.dim(), 0), at::TensorOptions().dtype(x.scalar_type()));
+  return at::zeros(std::vector<int64_t>(x.dim(), 0), at::TensorOptions().dtype(x.scalar_type()));
 }
 Tensor uninitialized(const Tensor& x) { return at::empty_symint(x.sym_sizes(), x.options()); }
+Tensor uninitialized_number(at::ScalarType dtype, const Tensor& like) {
+  return at::empty({}, like.options().dtype(dtype));
+}
 
 // ---- Unfoldings
 
@@ -63,8 +68,10 @@ Tensor owned(const Tensor& result, const Tensor& input) {
 
 Tensor unfold(const Tensor& x, at::IntArrayRef modes) { return owned(tensorion::unfold(x, modes), x); }
 
-Tensor fold(const Tensor& matrix, at::IntArrayRef modes, at::IntArrayRef shape) {
-  return owned(tensorion::fold(matrix, modes, shape), matrix);
+Tensor fold(const Tensor& matrix, at::IntArrayRef modes, c10::SymIntArrayRef shape) {
+  std::vector<int64_t> sizes;
+  for (const auto& size : shape) sizes.push_back(size.guard_int(__FILE__, __LINE__));
+  return owned(tensorion::fold(matrix, modes, sizes), matrix);
 }
 
 // How a step sees tensors of this shape: the modes, rows and columns of its unfolding, and the factor of lr.
@@ -106,9 +113,56 @@ Lmo lmo(const Tensor& x, const std::string& unfolding, const std::string& polar)
 
 Lmo lmo_meta(const Tensor& x, const std::string& unfolding, const std::string& polar) {
   lmo(without_elements(x), unfolding, polar);
-  const auto number = [&](at::ScalarType dtype) { return at::empty({}, x.options().dtype(dtype)); };
-  return {uninitialized(x), at::empty({x.dim()}, x.options().dtype(at::kBool)), number(at::kDouble),
-          number(at::kDouble), number(at::kLong)};
+  return {uninitialized(x), at::empty({x.dim()}, x.options().dtype(at::kBool)),
+          uninitialized_number(at::kDouble, x), uninitialized_number(at::kDouble, x),
+          uninitialized_number(at::kLong, x)};
+}
+
+// ---- Norms. The gradients of the first two are added in Python.
+
+using Bounds = std::tuple<Tensor, Tensor>;
+
+Bounds bounds(const tensorion::NormBounds& norm, const Tensor& x) {
+  return {number(norm.lower, at::kDouble, x), number(norm.upper, at::kDouble, x)};
+}
+Bounds uninitialized_bounds(const Tensor& x) {
+  return {uninitialized_number(at::kDouble, x), uninitialized_number(at::kDouble, x)};
+}
+
+Tensor nuclear_norm(const Tensor& x, at::IntArrayRef modes) {
+  return tensorion::nuclear_norm(x.detach(), modes);
+}
+Tensor nuclear_norm_meta(const Tensor& x, at::IntArrayRef modes) {
+  tensorion::nuclear_norm(without_elements(x), modes);
+  return uninitialized_number(x.scalar_type(), x);
+}
+
+Tensor dual_norm(const Tensor& x) { return tensorion::dual_norm(x.detach()); }
+Tensor dual_norm_meta(const Tensor& x) {
+  dual_norm(without_elements(x));
+  return uninitialized_number(x.scalar_type(), x);
+}
+
+Bounds relaxed_norm(const Tensor& x, double tol) { return bounds(tensorion::relaxed_norm(x, tol), x); }
+Bounds relaxed_norm_meta(const Tensor& x, double tol) {
+  relaxed_norm(without_elements(x), tol);
+  return uninitialized_bounds(x);
+}
+
+Bounds spectral_norm(const Tensor& x, int64_t restarts) {
+  return bounds(tensorion::spectral_norm(x, restarts), x);
+}
+Bounds spectral_norm_meta(const Tensor& x, int64_t restarts) {
+  spectral_norm(without_elements(x), restarts);
+  return uninitialized_bounds(x);
+}
+
+Tensor conv_norm(const Tensor& kernel, at::IntArrayRef input_size, const std::string& padding) {
+  return number(tensorion::conv_norm(kernel, input_size, padding), at::kDouble, kernel);
+}
+Tensor conv_norm_meta(const Tensor& kernel, at::IntArrayRef input_size, const std::string& padding) {
+  conv_norm(without_elements(kernel), input_size, padding);
+  return uninitialized_number(at::kDouble, kernel);
 }
 
 // ---- The optimizer
@@ -212,6 +266,12 @@ TORCH_LIBRARY(tensorion, m) {
       "lmo(Tensor x, str unfolding, str polar) -> (Tensor x, Tensor rows, Tensor value, Tensor upper, Tensor "
       "solved)");
 
+  m.def("nuclear_norm(Tensor x, int[] modes) -> Tensor");
+  m.def("dual_norm(Tensor x) -> Tensor");
+  m.def("relaxed_norm(Tensor x, float tol) -> (Tensor lower, Tensor upper)");
+  m.def("spectral_norm(Tensor x, int restarts) -> (Tensor lower, Tensor upper)");
+  m.def("conv_norm(Tensor kernel, int[] input_size, str padding) -> Tensor");
+
   m.def(
       "check_options(*, float lr, float momentum, float weight_decay, str unfolding, str polar, "
       "float[] ns_coefficients, int ns_steps, str adjust_lr_fn, int min_order, str? fallback, float? "
@@ -242,6 +302,11 @@ TORCH_LIBRARY(tensorion, m) {
 TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {
   m.impl("polar", polar);
   m.impl("lmo", lmo);
+  m.impl("nuclear_norm", nuclear_norm);
+  m.impl("dual_norm", dual_norm);
+  m.impl("relaxed_norm", relaxed_norm);
+  m.impl("spectral_norm", spectral_norm);
+  m.impl("conv_norm", conv_norm);
   m.impl("step_", step);
   m.impl("adamw_step_", adamw_step);
   m.impl("sgd_step_", sgd_step);
@@ -252,6 +317,11 @@ TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {
 TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
   m.impl("polar", polar_meta);
   m.impl("lmo", lmo_meta);
+  m.impl("nuclear_norm", nuclear_norm_meta);
+  m.impl("dual_norm", dual_norm_meta);
+  m.impl("relaxed_norm", relaxed_norm_meta);
+  m.impl("spectral_norm", spectral_norm_meta);
+  m.impl("conv_norm", conv_norm_meta);
   for (const auto* name : {"step_", "adamw_step_", "sgd_step_"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&nothing>());
   }
@@ -260,8 +330,8 @@ TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
 }
 
 TORCH_LIBRARY_IMPL(tensorion, Autograd, m) {
-  for (const auto* name :
-       {"polar", "lmo", "step_", "adamw_step_", "sgd_step_", "first_nonfinite", "any_nonfinite"}) {
+  for (const auto* name : {"polar", "lmo", "relaxed_norm", "spectral_norm", "conv_norm", "step_",
+                           "adamw_step_", "sgd_step_", "first_nonfinite", "any_nonfinite"}) {
     m.impl(name, torch::CppFunction::makeFallthrough());
   }
 }

@@ -4,6 +4,7 @@ from importlib.metadata import version
 
 from . import _library
 from ._lmo import LmoResult, lmo
+from ._norms import conv_norm, dual_norm, nuclear_norm, relaxed_norm, spectral_norm
 from ._optimizer import Tensorion
 from ._param_groups import describe, param_groups
 from ._polar import polar
@@ -19,11 +20,16 @@ __all__ = [
     "Tensorion",
     "balanced_unfolding",
     "cmake_prefix_path",
+    "conv_norm",
     "describe",
+    "dual_norm",
     "fold",
     "lmo",
+    "nuclear_norm",
     "param_groups",
     "polar",
+    "relaxed_norm",
+    "spectral_norm",
     "unfold",
     "unfoldings",
 ]

@@ -1,0 +1,92 @@
+"""Norms of a tensor, over its unfoldings `x_(tau)`, and of a convolution."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from . import _arguments
+
+
+def nuclear_norm(x: Tensor, modes: Sequence[int]) -> Tensor:
+    """`||x_(tau)||_*`, the sum of the singular values of `unfold(x, modes)`, in the dtype of `x`.
+
+    Differentiable: the gradient is the folded polar factor of the unfolding.
+    """
+    return torch.ops.tensorion.nuclear_norm(
+        _arguments.tensor(x, "nuclear_norm.x"), _arguments.ints(modes, "nuclear_norm.modes")
+    )
+
+
+def dual_norm(x: Tensor) -> Tensor:
+    """`max over tau of ||x_(tau)||_*`, the paper's `||x||_Sigma^dagger`, in the dtype of `x`.
+
+    Differentiable: the gradient is the answer of `lmo`.
+    """
+    return torch.ops.tensorion.dual_norm(_arguments.tensor(x, "dual_norm.x"))
+
+
+def relaxed_norm(x: Tensor, *, tol: float = 1e-3) -> tuple[float, float]:
+    """Certified bounds `(lower, upper)` of the relaxed spectral norm, the paper's `||x||_Sigma`:
+
+        max <m, x> over dual_norm(m) <= 1  =  min sum_tau ||xi^tau_(tau)||_2 over sum_tau xi^tau = x
+
+    Every `m` bounds it from below and every decomposition from above; the search stops once
+    `upper - lower <= tol upper`. Not differentiable.
+    """
+    lower, upper = torch.ops.tensorion.relaxed_norm(
+        _arguments.tensor(x, "relaxed_norm.x"), _arguments.number(tol, "relaxed_norm.tol")
+    )
+    return lower.item(), upper.item()
+
+
+def spectral_norm(x: Tensor, *, restarts: int = 32) -> tuple[float, float]:
+    """Bounds `(lower, upper)` of `max <x, u_1 (x) ... (x) u_d>` over unit vectors, the paper's `||x||_sigma`.
+
+    Below: the best of `restarts` random starts (and one more) of the higher-order power method, seeded.
+    Above: `relaxed_norm`. The two need not meet. Not differentiable.
+    """
+    lower, upper = torch.ops.tensorion.spectral_norm(
+        _arguments.tensor(x, "spectral_norm.x"), _arguments.integer(restarts, "spectral_norm.restarts")
+    )
+    return lower.item(), upper.item()
+
+
+def conv_norm(kernel: Tensor, input_size: Sequence[int], *, padding: str = "circular") -> float:
+    """`||T_K||_2`, the spectral norm of a convolution of stride 1 as a linear map.
+
+    Its output is as large as its input. Not differentiable.
+
+    Args:
+        kernel: `(c_out, c_in, size...)`, with one to three spatial modes.
+        input_size: the spatial sizes of the input.
+        padding: what is outside the input: "circular", itself again; "zeros", nothing.
+    """
+    return torch.ops.tensorion.conv_norm(
+        _arguments.tensor(kernel, "conv_norm.kernel"),
+        _arguments.ints(input_size, "conv_norm.input_size"),
+        _arguments.text(padding, "conv_norm.padding"),
+    ).item()
+
+
+def _keep_input(ctx, inputs, output) -> None:
+    ctx.save_for_backward(inputs[0])
+    ctx.modes = list(inputs[1]) if len(inputs) > 1 else None
+
+
+def _nuclear_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
+    (x,) = ctx.saved_tensors
+    if x.dim() == 0:
+        return gradient * x.sign(), None
+    matrix = torch.ops.tensorion.unfold(x, ctx.modes)
+    factor = torch.ops.tensorion.polar(matrix, "svd", [1.0, 0.0, 0.0], 1)
+    return gradient * torch.ops.tensorion.fold(factor, ctx.modes, x.shape), None
+
+
+def _dual_norm_backward(ctx, gradient: Tensor) -> Tensor:
+    (x,) = ctx.saved_tensors
+    return gradient * (x.sign() if x.dim() == 0 else torch.ops.tensorion.lmo(x, "online", "svd")[0])
+
+
+torch.library.register_autograd("tensorion::nuclear_norm", _nuclear_norm_backward, setup_context=_keep_input)
+torch.library.register_autograd("tensorion::dual_norm", _dual_norm_backward, setup_context=_keep_input)
