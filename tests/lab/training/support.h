@@ -7,6 +7,8 @@
 
 #include "lab/data/loader.h"
 #include "lab/models/classifier.h"
+#include "lab/training/optimizers.h"
+#include "lab/training/trainer.h"
 #include "tests/support.h"
 
 namespace tensorion::lab::testing {
@@ -52,5 +54,20 @@ inline Loader tiny_loader(int64_t count, int64_t batch_size, bool train) {
   options.shuffle = train;
   return {tiny_data(count, train ? 1 : 2), {{kSide, kSide}, PaddedCrop{0}, false, {{0.5}, {0.5}}}, options};
 }
+
+// A trainer with all it needs: 3 epochs of 4 batches.
+struct TinyRun {
+  explicit TinyRun(const std::string& optimizer_name = "tensorion", TrainerOptions options = {.epochs = 3})
+      : optimizer(model.parameters(), default_options(optimizer_name)),
+        trainer(model, optimizer, train, test, std::move(options)) {}
+
+  TinyModel model;
+  Loader train = tiny_loader(45, 12, true);
+  Loader test = tiny_loader(30, 20, false);
+  Tensorion optimizer;
+  Trainer trainer;
+};
+
+inline void no_warning(const std::string& what) { ADD_FAILURE() << what; }
 
 }  // namespace tensorion::lab::testing

@@ -1,0 +1,89 @@
+#include "lab/training/checkpoint.h"
+
+#include "lab/weights/safetensors.h"
+#include "tests/lab/temporary_folder.h"
+#include "tests/lab/training/support.h"
+
+namespace tensorion::lab {
+namespace {
+
+using tensorion::testing::expect_error;
+using testing::no_warning;
+using testing::read_bytes;
+using testing::TemporaryFolder;
+using testing::TinyRun;
+using testing::write_bytes;
+
+void save(const TemporaryFolder& folder, TinyRun& run) {
+  save_checkpoint(folder.path(), run.model, run.optimizer, run.trainer.state());
+}
+
+TEST(Checkpoint, ThePreviousOneStepsIn) {
+  const TemporaryFolder folder;
+  TinyRun run;
+  run.trainer.set_state({.epoch = 0, .batch = 1});
+  save(folder, run);
+  run.trainer.set_state({.epoch = 0, .batch = 2});
+  save(folder, run);
+  const auto load = [&](const std::function<void(const std::string&)>& warn) {
+    TinyRun other;
+    return load_checkpoint(folder.path(), other.model, other.optimizer, warn)->batch;
+  };
+  EXPECT_EQ(load(no_warning), 2);
+  // Killed between the two renames of the next one.
+  std::filesystem::rename(folder.file("checkpoint.safetensors"), folder.file("x"));
+  EXPECT_EQ(load(no_warning), 1);
+  // Damaged.
+  write_bytes(folder.file("checkpoint.safetensors"), read_bytes(folder.file("x")).substr(0, 1000));
+  std::string warning;
+  EXPECT_EQ(load([&](const std::string& what) { warning = what; }), 1);
+  EXPECT_NE(warning.find("checkpoint.safetensors: "), std::string::npos) << warning;
+  EXPECT_NE(warning.find("the checkpoint before it"), std::string::npos) << warning;
+  std::filesystem::remove(folder.file("checkpoint.previous.safetensors"));
+  expect_error<c10::ValueError>([&] { load(no_warning); }, folder.file("checkpoint.safetensors"));
+  std::filesystem::remove(folder.file("checkpoint.safetensors"));
+  TinyRun other;
+  EXPECT_FALSE(load_checkpoint(folder.path(), other.model, other.optimizer, no_warning).has_value());
+}
+
+TEST(Checkpoint, WhatDoesNotFitIsNamed) {
+  const TemporaryFolder folder;
+  TinyRun run;
+  save(folder, run);
+  const auto path = folder.file("checkpoint.safetensors");
+  const auto good = read_safetensors(path);
+  const auto refuse = [&](const std::string& part) {
+    TinyRun other;
+    expect_error<c10::Error>([&] { load_checkpoint(folder.path(), other.model, other.optimizer, no_warning); }, part);
+  };
+  auto changed = good;
+  changed.metadata["format"] = "something else";
+  write_safetensors(path, changed.tensors, changed.metadata);
+  refuse("expected the format tensorion-checkpoint-1, got 'something else'");
+  for (const std::string state : {"", "{", "{}", R"({"epoch": "1"})", "[]"}) {
+    changed = good;
+    changed.metadata["state"] = state;
+    write_safetensors(path, changed.tensors, changed.metadata);
+    refuse("the state is not valid");
+  }
+  changed = good;
+  changed.tensors.erase("generator");
+  write_safetensors(path, changed.tensors, changed.metadata);
+  refuse("the state of the generator is missing");
+  changed = good;
+  changed.tensors["generator"] = at::zeros({3}, at::kByte);
+  write_safetensors(path, changed.tensors, changed.metadata);
+  refuse("RNG state is wrong size");
+  changed = good;
+  changed.tensors.erase("model.fc.bias");
+  write_safetensors(path, changed.tensors, changed.metadata);
+  refuse("missing: fc.bias");
+  changed = good;
+  changed.tensors["model.fc.weight"] = at::zeros({5, 4 * 36});
+  changed.tensors["model.fc.bias"] = at::zeros({5});
+  write_safetensors(path, changed.tensors, changed.metadata);
+  refuse("is of another number of classes");
+}
+
+}  // namespace
+}  // namespace tensorion::lab
