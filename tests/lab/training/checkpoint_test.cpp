@@ -73,7 +73,7 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   changed = good;
   changed.tensors["generator"] = at::zeros({3}, at::kByte);
   write_safetensors(path, changed.tensors, changed.metadata);
-  refuse("RNG state is wrong size");
+  refuse("RNG state size to be 3");
   changed = good;
   changed.tensors.erase("model.fc.bias");
   write_safetensors(path, changed.tensors, changed.metadata);

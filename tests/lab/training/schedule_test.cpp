@@ -46,16 +46,16 @@ TEST(Schedule, DrivesEachGroupFromItsOwnLearningRate) {
   Tensorion optimizer({gaussian({2, 3, 4}, 1), gaussian({5}, 2)}, TensorionOptions(0.4).fallback_lr(0.01));
   Scheduler scheduler(Schedule({.name = "onecycle"}, 10, 10), optimizer);
   scheduler.prepare(0);
-  EXPECT_DOUBLE_EQ(options_of(optimizer, 0).lr(), 0.4 / 25);
-  EXPECT_DOUBLE_EQ(options_of(optimizer, 1).lr(), 0.01 / 25);
-  EXPECT_DOUBLE_EQ(options_of(optimizer, 0).momentum(), 0.95);
+  EXPECT_NEAR(options_of(optimizer, 0).lr(), 0.4 / 25, 1e-12);
+  EXPECT_NEAR(options_of(optimizer, 1).lr(), 0.01 / 25, 1e-12);
+  EXPECT_NEAR(options_of(optimizer, 0).momentum(), 0.95, 1e-12);
   scheduler.prepare(29);
-  EXPECT_DOUBLE_EQ(options_of(optimizer, 0).lr(), 0.4);
-  EXPECT_DOUBLE_EQ(options_of(optimizer, 1).lr(), 0.01);
-  EXPECT_DOUBLE_EQ(options_of(optimizer, 0).momentum(), 0.85);
+  EXPECT_NEAR(options_of(optimizer, 0).lr(), 0.4, 1e-12);
+  EXPECT_NEAR(options_of(optimizer, 1).lr(), 0.01, 1e-12);
+  EXPECT_NEAR(options_of(optimizer, 0).momentum(), 0.85, 1e-12);
   // AdamW's beta1, and not its beta2 or the momentum that it does not use.
   EXPECT_EQ(options_of(optimizer, 1).fallback_betas(), TensorionOptions::Betas(0.85, 0.999));
-  EXPECT_DOUBLE_EQ(options_of(optimizer, 1).momentum(), 0.95);
+  EXPECT_NEAR(options_of(optimizer, 1).momentum(), 0.95, 1e-12);
   scheduler.prepare(99);
   EXPECT_NEAR(options_of(optimizer, 1).lr(), 0.01 / 250000, 1e-20);
 }

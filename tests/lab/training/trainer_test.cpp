@@ -50,7 +50,7 @@ class SaveAll : public TrainingObserver {
 };
 
 TEST(Trainer, Learns) {
-  TinyRun run("tensorion", {.epochs = 8});
+  TinyRun run("tensorion", {.epochs = 30});
   TrainingObserver quiet;
   const auto before = evaluate(run.model, run.test);
   run.trainer.run(quiet);
@@ -58,7 +58,7 @@ TEST(Trainer, Learns) {
   EXPECT_LT(after.loss, 0.5 * before.loss);
   EXPECT_GT(after.accuracy, 0.9);
   const auto& last = run.trainer.state().history.back();
-  EXPECT_EQ(last.epoch, 8);
+  EXPECT_EQ(last.epoch, 30);
   EXPECT_EQ(last.test_loss, after.loss);
   EXPECT_EQ(last.test_accuracy, after.accuracy);
   EXPECT_GT(last.seconds, last.optimizer_seconds);
