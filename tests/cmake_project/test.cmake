@@ -1,18 +1,21 @@
 # Installs the build tree BUILD into a new prefix below WORK, then makes and runs the project beside
-# this file with what was installed there and the torch in TORCH_DIR.
+# this file and that in the folder EXAMPLE with what was installed there and the torch in TORCH_DIR.
 #
-#   cmake -DBUILD=... -DWORK=... -DTORCH_DIR=... -DGENERATOR=... -DCXX=... -P test.cmake
+#   cmake -DBUILD=... -DWORK=... -DEXAMPLE=... -DTORCH_DIR=... -DGENERATOR=... -DCXX=... -P test.cmake
 file(REMOVE_RECURSE ${WORK})
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
-set(configure ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
-  -DCMAKE_CXX_COMPILER=${CXX} -DTensorion_DIR=${WORK}/prefix/lib/cmake/Tensorion)
-run(${configure} -B ${WORK}/build -DTorch_DIR=${TORCH_DIR})
+set(configure ${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${CXX}
+  -DTensorion_DIR=${WORK}/prefix/lib/cmake/Tensorion)
+run(${configure} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -DTorch_DIR=${TORCH_DIR})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
+run(${configure} -S ${EXAMPLE} -B ${WORK}/example -DTorch_DIR=${TORCH_DIR})
+run(${CMAKE_COMMAND} --build ${WORK}/example)
+run(${CMAKE_COMMAND} -E chdir ${WORK} ${WORK}/example/train)
 if(EXISTS ${WORK}/prefix/bin/tensorion)
   run(${WORK}/prefix/bin/tensorion --version)
 endif()
@@ -21,7 +24,7 @@ endif()
 file(WRITE ${WORK}/torch/TorchConfig.cmake "")
 file(WRITE ${WORK}/torch/TorchConfigVersion.cmake
   "set(PACKAGE_VERSION 1.2.3)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")
-execute_process(COMMAND ${configure} -B ${WORK}/refused -DTorch_DIR=${WORK}/torch
+execute_process(COMMAND ${configure} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/refused -DTorch_DIR=${WORK}/torch
   RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE message)
 string(REGEX REPLACE "[ \n]+" " " message "${message}")
 if(result EQUAL 0 OR NOT message MATCHES "was built with torch .* only; found torch 1\\.2\\.3 in ")
