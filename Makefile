@@ -47,8 +47,14 @@ test: build
 	.venv/bin/python -m pytest -q || status=1; \
 	exit $$status
 
+# Four optimizers on a small ResNet and Fashion-MNIST, side by side: some six minutes on two cores.
 demo: build
 	.venv/bin/tensorion inspect resnet18
+	.venv/bin/python examples/compare_unfoldings.py
+	rm -rf runs/demo
+	.venv/bin/tensorion compare --dataset fashion-mnist --model resnet18 --width 0.25 --optimizers sgd,adamw,muon,tensorion \
+		--schedule onecycle --epochs 4 --limit-train 12000 --limit-test 4000 --out runs/demo
+	.venv/bin/tensorion report runs/demo
 
 .venv/.bench: .venv/.ready benchmarks/requirements.txt
 	$(PIP) install -qq --no-deps --requirement benchmarks/requirements.txt

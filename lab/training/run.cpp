@@ -61,10 +61,11 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
-void check_same(const fs::path& folder, const json& begun, const json& now) {
+// In the order in which options are written: a derived one comes after the one that it derives from.
+void check_same(const fs::path& folder, const json& begun, const ordered_json& now) {
   for (const auto& [key, value] : now.items()) {
     const auto before = begun.find(key);
-    if (before != begun.end() && *before == value) continue;
+    if (before != begun.end() && *before == json(value)) continue;
     const std::string was = before == begun.end() ? "nothing" : before->dump();
     const bool is_found = key == "train_samples" || key == "test_samples" || key == "classes";
     TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",
