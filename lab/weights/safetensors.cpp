@@ -170,9 +170,10 @@ class Reader {
     uint64_t bytes = at::elementSize(dtype->second);
     std::vector<int64_t> shape;
     bool empty = false;
-    check(field("shape", json::value_t::array).size() <= kMaxModes, "tensor \"", name, "\": at most ",
-          kMaxModes, " sizes are supported, got ", value["shape"].size());
-    for (const auto& size : value["shape"]) {
+    const auto& sizes = field("shape", json::value_t::array);
+    check(sizes.size() <= kMaxModes, "tensor \"", name, "\": at most ", kMaxModes,
+          " sizes are supported, got ", sizes.size());
+    for (const auto& size : sizes) {
       check(size.is_number_unsigned() && size.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX),
             "tensor \"", name, "\": sizes must be whole numbers of 63 bits, got ", size.dump());
       shape.push_back(size.get<int64_t>());
@@ -180,7 +181,7 @@ class Reader {
       // Sizes beside a zero are limited as well: torch multiplies them for the strides.
       check(!__builtin_mul_overflow(bytes, std::max<uint64_t>(1, size.get<uint64_t>()), &bytes) &&
                 bytes <= static_cast<uint64_t>(INT64_MAX),
-            "tensor \"", name, "\": the shape ", value["shape"].dump(), " is too large");
+            "tensor \"", name, "\": the shape ", sizes.dump(), " is too large");
     }
     if (empty) bytes = 0;
 
@@ -191,8 +192,8 @@ class Reader {
     const auto end = offsets[1].get<uint64_t>();
     check(begin <= end && end <= file_bytes_ - data_start_, "tensor \"", name, "\": data_offsets ",
           offsets.dump(), " are outside of the data, which has ", file_bytes_ - data_start_, " bytes");
-    check(end - begin == bytes, "tensor \"", name, "\": shape ", value["shape"].dump(), " of ", dtype_name,
-          " takes ", bytes, " bytes, but data_offsets ", offsets.dump(), " hold ", end - begin);
+    check(end - begin == bytes, "tensor \"", name, "\": shape ", sizes.dump(), " of ", dtype_name, " takes ",
+          bytes, " bytes, but data_offsets ", offsets.dump(), " hold ", end - begin);
     return {name, dtype->second, std::move(shape), begin, end};
   }
 

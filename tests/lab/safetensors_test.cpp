@@ -116,6 +116,34 @@ TEST_F(SafeTensorsTest, EveryTruncationIsRefused) {
   expect_refused(bytes.substr(0, 20), "the file ends after 12 of them");
 }
 
+TEST_F(SafeTensorsTest, DamagedHeadersAreReadOrRefused) {
+  write_safetensors(path_, {{"a", at::ones({2, 3})}, {"b", at::ones({4}, at::kBool)}}, {{"k", "v"}});
+  const auto good = read_bytes(path_);
+  const auto header_end = good.size() - 28;
+  const std::string alphabet = "0123456789[]{},:\"-.eE \\\xff";
+  std::mt19937 random(1);
+  int refused = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    auto bytes = good;
+    for (auto edits = 1 + random() % 3; edits > 0; --edits) {
+      const auto at = random() % header_end;
+      const char other = alphabet[random() % alphabet.size()];
+      switch (random() % 3) {
+        case 0: bytes[at] = other; break;
+        case 1: bytes.insert(at, 1, other); break;
+        default: bytes.erase(at, 1 + random() % 5);
+      }
+    }
+    write_bytes(path_, bytes);
+    try {
+      read_safetensors(path_);
+    } catch (const c10::ValueError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 300);
+}
+
 TEST_F(SafeTensorsTest, HeaderLengths) {
   expect_refused(with_length(3, "{}"), "the header should have 3 bytes, but the file ends after 2 of them");
   expect_refused(with_length(UINT64_MAX, "{}"),
@@ -132,6 +160,8 @@ TEST_F(SafeTensorsTest, HeadersThatAreNotOne) {
   expect_refused(file_bytes(std::string(1000, '['), 0), "the header is nested too deeply");
   expect_refused(file_bytes(R"({"a":1})", 0), "tensor \"a\" has no dtype");
   expect_refused(file_bytes(R"({"a":{"dtype":"U8","shape":[1]}})", 1), "tensor \"a\" has no data_offsets");
+  // Looked at before it was found to be there.
+  expect_refused(file_bytes(R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", 1), "tensor \"a\" has no shape");
   expect_refused(file_bytes(R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})", 1),
                  "tensor \"a\": shape must not be a number");
   expect_refused(file_bytes(R"({"__metadata__":{"k":1}})", 0),
