@@ -6,7 +6,7 @@
 import operator
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -45,7 +45,7 @@ def integer(value: int, name: str) -> int:
         refuse(name, "an integer", value)
 
 
-def number(value: float, name: str) -> float:
+def number(value: Any, name: str) -> float:
     """`value`, which must be a real number."""
     return float(value) if isinstance(value, Real) else refuse(name, "a number", value)
 
@@ -78,7 +78,7 @@ def coefficients(value: CoefficientsLike, name: str) -> list[float]:
     if not isinstance(value, Sequence):
         refuse(name, expected, value)
     rows = [value] if value and isinstance(value[0], Real) else value
-    flat = []
+    flat: list[float] = []
     for row in rows:
         if not isinstance(row, Sequence) or not all(isinstance(entry, Real) for entry in row):
             refuse(name, expected, value)
@@ -88,5 +88,5 @@ def coefficients(value: CoefficientsLike, name: str) -> list[float]:
                 f"[tensorion.{function}] {argument} must have 3 numbers in each row, "
                 f"got {len(row)} in {tuple(row)!r}"
             )
-        flat += map(float, row)
+        flat += [number(entry, name) for entry in row]
     return flat

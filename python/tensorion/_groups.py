@@ -55,7 +55,7 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
                 f"[tensorion.Tensorion] parameter {index} of group {number} has no shape yet: run its lazy "
                 "module once before"
             )
-    first = {}  # of each tensor
+    first: dict[int, int] = {}  # of each tensor
     for index, param in enumerate(params):
         first.setdefault(id(param), index)
     if len(first) < len(params):

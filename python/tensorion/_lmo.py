@@ -37,7 +37,7 @@ class LmoResult:
     @property
     def solved(self) -> int:
         """How many unfoldings' nuclear norms had to be computed."""
-        return self._solved.item()
+        return int(self._solved.item())
 
     def __repr__(self) -> str:
         return (

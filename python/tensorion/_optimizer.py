@@ -124,7 +124,7 @@ class Tensorion(Optimizer):
 
     @property
     def skipped_steps(self) -> int:
-        """How many steps `nonfinite="skip"` has left out."""
+        """How many steps `nonfinite="skip"` has left out. Not part of the state dict."""
         return 0 if self._skipped is None else int(self._skipped.item())
 
     def __getstate__(self) -> dict[str, Any]:

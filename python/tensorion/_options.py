@@ -1,6 +1,6 @@
 """The options of the optimizer: their checks, and what each param group makes of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ def _betas(betas: tuple[float, float], name: str) -> list[float]:
 
 
 #: How each option becomes what the operators take.
-_KINDS = {
+_KINDS: dict[str, Callable[[Any, str], Any]] = {
     "lr": _learning_rate,
     "momentum": _arguments.number,
     "nesterov": _arguments.boolean,

@@ -83,7 +83,7 @@ def param_groups(
         else:
             algorithm, why = "tensorion", f"order >= {min_order}"
         decays = decay_vectors or order > 1
-        group = {"params": [], "algorithm": algorithm, "why": why}
+        group: dict[str, Any] = {"params": [], "algorithm": algorithm, "why": why}
         if not decays:
             group["weight_decay"] = 0.0
         groups.setdefault((algorithm, why, decays), group)["params"].append((use.names[0], use.param))

@@ -171,6 +171,20 @@ def test_defaults_after_loading():
     assert optimizer.param_groups[2].keys() == optimizer.param_groups[0].keys()
 
 
+def test_names_are_saved_with_the_groups():
+    params = parameters()
+    names = ["kernel", "matrix", "bias"]
+    named = Tensorion(zip(names, params, strict=True))
+    run(named, params, 0, 1)
+    plain, renamed = Tensorion(parameters()), Tensorion(zip("kmb", parameters(), strict=True))
+    for other in (plain, renamed):
+        other.load_state_dict(reloaded(named.state_dict()))
+        assert [group["param_names"] for group in other.param_groups] == [["kernel"], ["matrix", "bias"]]
+    renamed = Tensorion(zip("kmb", parameters(), strict=True))
+    renamed.load_state_dict(Tensorion(parameters()).state_dict())
+    assert renamed.param_groups[1]["param_names"] == ["m", "b"]
+
+
 def test_tensor_learning_rates_are_saved():
     optimizer, other = Tensorion(parameters(), lr=torch.tensor(0.5)), Tensorion(parameters())
     other.load_state_dict(reloaded(optimizer.state_dict()))
