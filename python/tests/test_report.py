@@ -1,6 +1,5 @@
 import base64
 import json
-import math
 import os
 import re
 import subprocess
@@ -177,6 +176,8 @@ def test_every_figure_shows_every_optimizer_in_its_colour(compared):
     folder, _, _ = compared
     assert {path.stem for path in (folder / "report").glob("*.png")} == FIGURES
     for name in FIGURES:
+        height, width, _ = matplotlib.image.imread(folder / "report" / f"{name}.png").shape
+        assert 1 < height / 80 < 5 and 5 < width / 80 < 8
         colours = colours_in(folder / "report" / f"{name}.png")
         assert 0.5 < colours["#FFFFFF"] / sum(colours.values()) < 0.98
         for optimizer in OPTIMIZERS:
@@ -291,7 +292,7 @@ def test_runs_that_diverged_or_go_on(tmp_path):
     cut(tmp_path / "sgd-2", 0)
     muon = [make_run(tmp_path / f"muon-{seed}", "muon", seed) for seed in range(2)]
     make_run(tmp_path / "muon-2", "muon", 2, status="diverged")
-    cut(tmp_path / "muon-2", 2, train_loss=None, test_loss=1e38, test_accuracy=0.1)
+    cut(tmp_path / "muon-2", 2, train_loss=None, test_loss=1e308, test_accuracy=0.1)
     make_run(tmp_path / "muon-3", "muon", 3, status=None)
     make_run(tmp_path / "adamw-0", "adamw", 0, status="diverged")
     cut(tmp_path / "adamw-0", 0)
@@ -310,6 +311,16 @@ def test_runs_that_diverged_or_go_on(tmp_path):
     assert "muon: 1 of 4 runs diverged; not in the means" in result.stdout
     assert "muon, seed 2: the loss is nan" in result.stdout
     assert {path.stem for path in (tmp_path / "report").glob("*.png")} == FIGURES
+
+
+def test_nothing_but_a_run_that_diverged(tmp_path):
+    make_run(tmp_path / "sgd-0", status="diverged")
+    cut(tmp_path / "sgd-0", 3, train_loss=1e300, test_loss=1e308, test_accuracy=None)
+    result = report(tmp_path, "--dpi", "40")
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert rows(result.stdout)["sgd"] == ["1 diverged", *["-"] * 5]
+    assert {path.stem for path in (tmp_path / "report").glob("*.png")} == FIGURES - {"optimizer_share"}
 
 
 def test_many_labels_and_one_epoch(tmp_path):
@@ -491,6 +502,7 @@ def test_styles_differ():
         ([99.4, 99.5, 99.8, 100, 100], 99, 100.1, "linear", False),
         ([50], 45, 55, "linear", False),
         ([0, 0], 0, 1, "linear", False),
+        ([1, 1e-3, 1e-30], 1e-35, 1e3, "log", False),
     ],
 )
 def test_limits_show_what_matters(values, low, high, scale, cut):
@@ -500,4 +512,4 @@ def test_limits_show_what_matters(values, low, high, scale, cut):
     assert was_cut == cut
     assert canvas.axes.get_yscale() == scale
     assert low <= bottom <= min(values[cut:]) and max(values) <= top <= high
-    assert not math.isclose(bottom, top)
+    assert sum(bottom <= tick <= top for tick in canvas.axes.get_yticks()) >= 2

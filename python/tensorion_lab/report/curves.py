@@ -50,12 +50,13 @@ def draw_curves(
     axes = canvas.axes
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
-    axes.margins(x=0.025)
-    for position, line in enumerate(lines):
-        _draw(axes, line, position)
+    first, last = min(min(line.x) for line in lines), max(max(line.x) for line in lines)
+    margin = 0.025 * (last - first) or 0.05 * last or 0.5
+    axes.set_xlim(first - margin, last + margin)
     limits = _limits([line for line in lines if not line.broken] or lines, ceiling)
     _set_scale(axes, limits)
-    axes.set_ylim(limits.low, limits.high)
+    for position, line in enumerate(lines):
+        _draw(axes, line, position)
     for line in lines:
         if line.broken:
             y = min(max(line.y[-1], limits.low), limits.high)
@@ -63,7 +64,7 @@ def draw_curves(
                 line.x[-1], y, color=line.style.colour, marker="x", markersize=7, zorder=4, clip_on=False
             )
     ends = {line.label: line for line in sorted(lines, key=lambda line: not line.broken)}
-    joined = len({line.x[-1] for line in lines if not line.broken}) == 1
+    joined = first < last and len({line.x[-1] for line in lines if not line.broken}) == 1
     canvas.add_end_labels(
         [
             EndLabel(label, line.style, (line.x[-1], line.y[-1]), joined and not line.broken, line.broken)
@@ -122,10 +123,12 @@ def _limits(lines: Sequence[Line], ceiling: float) -> Limits:
 
 
 def _set_scale(axes: Axes, limits: Limits) -> None:
-    if not limits.log:
+    if limits.log:
+        axes.set_yscale("log")
+        wide = limits.high / limits.low > 1e3
+        axes.yaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=STEPS))
-        return
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylim(limits.low, limits.high)

@@ -30,6 +30,7 @@ ACCURACY = Quantity("test accuracy", lambda epoch: epoch.test_accuracy, " (%)", 
 TEST_LOSS = Quantity("test loss", lambda epoch: epoch.test_loss)
 TRAIN_LOSS = Quantity("train loss", lambda epoch: epoch.train_loss)
 
+HUGE = 1e30  # what diverges is not drawn beyond
 TIME_UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
@@ -138,7 +139,7 @@ class TrainingFigures:
         def line(group: Group, runs: Sequence[Run], broken: bool) -> Line:
             means = curve(runs, quantity.of)
             points = [
-                (x, value.mean * quantity.scale, (value.std or 0.0) * quantity.scale)
+                (x, min(value.mean * quantity.scale, HUGE), min((value.std or 0.0) * quantity.scale, HUGE))
                 for x, value in zip(x_of(means), means.values, strict=True)
                 if math.isfinite(value.mean)
             ]
