@@ -30,7 +30,11 @@ def work(call: Callable[[], None]) -> tuple[float, int]:
         activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True, profile_memory=True
     ) as profiler:
         call()
-    flops = sum(event.flops for event in profiler.events() if event.name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"))
+    flops = sum(
+        event.flops
+        for event in profiler.events()
+        if event.name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
+    )
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace))

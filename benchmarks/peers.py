@@ -176,7 +176,9 @@ class Judge:
     def __call__(self, key: tuple, params: list[torch.Tensor], unfolding: str) -> list[float]:
         result = []
         for index, param in enumerate(params):
-            modes = tensorion.lmo(param.grad).modes if unfolding == "online" else modes_of(tuple(param.shape), unfolding)
+            modes = (
+                tensorion.lmo(param.grad).modes if unfolding == "online" else modes_of(tuple(param.shape), unfolding)
+            )
             matrix = tensorion.unfold(param.grad, modes)
             norm = self._norms.setdefault((*key, index, modes), 0.0)
             if not norm:
@@ -244,7 +246,12 @@ def square_and_wide(rounds: int) -> list[dict]:
             times = alternate(calls, rounds)
             difference = float((calls["ours"]() - calls["plain"]()).abs().max())
             results.append(
-                {"shape": [side, aspect * side], "coefficients": name, "ratio": times["ours"] / times["plain"], "difference": difference}
+                {
+                    "shape": [side, aspect * side],
+                    "coefficients": name,
+                    "ratio": times["ours"] / times["plain"],
+                    "difference": difference,
+                }
             )
     return results
 
@@ -309,7 +316,11 @@ def main() -> None:
         for name, (value, most) in entries.items():
             print(f"  {group:<28}{name:<40}{value:>7.3f}  ({most})")
     if arguments.json:
-        result = {"threads": arguments.threads, "gemm_gflops": rate / 1e9, "rows": [asdict(row) for row in rows]}
+        result = {
+            "threads": arguments.threads,
+            "gemm_gflops": rate / 1e9,
+            "rows": [asdict(row) for row in rows],
+        }
         arguments.json.write_text(json.dumps(result | {"newton_schulz": matrices, "ratios": ratios}, indent=1) + "\n")
 
 

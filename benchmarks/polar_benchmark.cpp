@@ -72,8 +72,14 @@ void nuclear_estimate(benchmark::State& state) {
 // ResNet-18's balanced unfoldings, its flattened kernels, and ViT-B's patch embedding.
 void shapes(benchmark::internal::Benchmark* benchmark) {
   benchmark->UseRealTime()->Unit(benchmark::kMillisecond);
-  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{
-           {192, 192}, {384, 384}, {768, 768}, {1536, 1536}, {768, 1536}, {64, 576}, {512, 4608}, {768, 768}}) {
+  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{192, 192},
+                                                                     {384, 384},
+                                                                     {768, 768},
+                                                                     {1536, 1536},
+                                                                     {768, 1536},
+                                                                     {64, 576},
+                                                                     {512, 4608},
+                                                                     {768, 768}}) {
     benchmark->Args({m, n});
   }
 }

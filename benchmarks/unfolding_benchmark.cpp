@@ -27,8 +27,14 @@ void enumerate(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(balanced_unfolding(shape));
 }
 
-BENCHMARK_CAPTURE(unfold_and_fold, contiguous, at::MemoryFormat::Contiguous)->Arg(64)->Arg(512)->UseRealTime();
-BENCHMARK_CAPTURE(unfold_and_fold, channels_last, at::MemoryFormat::ChannelsLast)->Arg(64)->Arg(512)->UseRealTime();
+BENCHMARK_CAPTURE(unfold_and_fold, contiguous, at::MemoryFormat::Contiguous)
+    ->Arg(64)
+    ->Arg(512)
+    ->UseRealTime();
+BENCHMARK_CAPTURE(unfold_and_fold, channels_last, at::MemoryFormat::ChannelsLast)
+    ->Arg(64)
+    ->Arg(512)
+    ->UseRealTime();
 BENCHMARK(enumerate)->DenseRange(4, 16, 4);
 
 }  // namespace

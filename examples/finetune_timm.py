@@ -25,13 +25,9 @@ except (ImportError, RuntimeError) as error:  # the latter by a torchvision that
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="vit_small_patch16_224", help="a name that timm knows")
-    parser.add_argument(
-        "--weights", type=Path, required=True, help="a .safetensors or .pth file for that model"
-    )
+    parser.add_argument("--weights", type=Path, required=True, help="a .safetensors or .pth file for that model")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=Path, help="folder of train/ and val/")
     source.add_argument("--synthetic", action="store_true", help="a few generated pictures instead")
@@ -44,18 +40,14 @@ def main() -> None:
     torch.manual_seed(0)
     model = timm.create_model(arguments.model, pretrained=False)
     config = resolve_model_data_config(model)
-    train_set, test_set, classes = (
-        synthetic(config) if arguments.synthetic else folders(arguments.data, config)
-    )
+    train_set, test_set, classes = synthetic(config) if arguments.synthetic else folders(arguments.data, config)
     read_weights(model, arguments.weights)
     model.reset_classifier(classes)
 
     # The patch embedding is a kernel, of order 4. All else (matrices, norms, the position embedding) is of
     # lower order, and so AdamW's; the new head would be even if matrices were not.
     groups = tensorion.param_groups(model, to_fallback=["head"], decay_vectors=False)
-    optimizer = tensorion.Tensorion(
-        groups, lr=arguments.lr, fallback_lr=arguments.fallback_lr, weight_decay=0.05
-    )
+    optimizer = tensorion.Tensorion(groups, lr=arguments.lr, fallback_lr=arguments.fallback_lr, weight_decay=0.05)
     print(*(line for line in tensorion.describe(optimizer).splitlines() if "adamw" not in line), sep="\n")
 
     loader = DataLoader(train_set, arguments.batch_size, shuffle=True)

@@ -38,9 +38,7 @@ def network(classes: int) -> nn.Sequential:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", type=Path, help="folder of CIFAR-10's binary files, or of train/ and test/")
     source.add_argument("--synthetic", action="store_true", help="generated pictures instead")
@@ -108,9 +106,7 @@ def load(folder: Path) -> tuple[Split, Split]:
         return cifar([batch for batch in batches if batch.exists()]), cifar([folder / "test_batch.bin"])
     if (folder / "train").is_dir() and (folder / "test").is_dir():
         return pictures(folder / "train"), pictures(folder / "test")
-    sys.exit(
-        f"{folder} has neither CIFAR-10's binary files (data_batch_1.bin, ...) nor folders train and test"
-    )
+    sys.exit(f"{folder} has neither CIFAR-10's binary files (data_batch_1.bin, ...) nor folders train and test")
 
 
 def cifar(files: list[Path]) -> Split:

@@ -12,8 +12,8 @@ T parse(const std::string& text, const std::string& what, const char* kind) {
   T value{};
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
-  TORCH_CHECK_VALUE(error == std::errc() && stop == end && !text.empty(), what, " must be ", kind, ", got '", text,
-                    "'");
+  TORCH_CHECK_VALUE(error == std::errc() && stop == end && !text.empty(), what, " must be ", kind, ", got '",
+                    text, "'");
   return value;
 }
 

@@ -30,9 +30,7 @@ def zolotarev(resolution, poles):
     sn, cn, _, _ = ellipj(index * complete / (2 * poles + 1), 1 - resolution**2)
     c = resolution**2 * (sn / cn) ** 2
     odd, even = c[0::2], c[1::2]
-    beta = np.array(
-        [np.prod(even - odd[j]) / np.prod(np.delete(odd, j) - odd[j]) for j in range(poles)]
-    )
+    beta = np.array([np.prod(even - odd[j]) / np.prod(np.delete(odd, j) - odd[j]) for j in range(poles)])
     x = np.geomspace(resolution, 1, 400001)
     values = x * (1 + (beta / (x[:, None] ** 2 + odd)).sum(axis=1))
     top = values.max()
@@ -53,9 +51,7 @@ def certificate(poles, side, weight, t):
     basis, root = moments(s, poles), np.sqrt(s)
     allowed = np.where(root >= t, root, weight * t)
     count = basis.shape[1]
-    rows = np.concatenate(
-        [np.c_[-side * basis, np.zeros(len(s))], np.c_[side * basis, -allowed]]
-    )
+    rows = np.concatenate([np.c_[-side * basis, np.zeros(len(s))], np.c_[side * basis, -allowed]])
     limits = np.concatenate([-side * root, side * root])
     objective = np.r_[np.zeros(count), 1.0]
     bounds = [(None, None)] * count + [(0, None)]

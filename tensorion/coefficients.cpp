@@ -46,16 +46,20 @@ Coefficients named_coefficients(const std::string& name) {
   if (name == "muon") return kMuon;
   if (name == "polar_express") return with_safety(kPolarExpress, 1.01);
   if (name == "cans") return kCans;
-  TORCH_CHECK_VALUE(false, "[tensorion.polar] ns_coefficients must be 'muon', 'polar_express', 'cans' or rows (a, b, c), got '",
-                    name, "'");
+  TORCH_CHECK_VALUE(
+      false,
+      "[tensorion.polar] ns_coefficients must be 'muon', 'polar_express', 'cans' or rows (a, b, c), got '",
+      name, "'");
 }
 
 Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps) {
   TORCH_CHECK_VALUE(steps >= 1, "[tensorion.polar] ns_steps must be at least 1, got ", steps);
-  TORCH_CHECK_VALUE(!rows.empty(), "[tensorion.polar] ns_coefficients must hold at least one row (a, b, c), got none");
+  TORCH_CHECK_VALUE(!rows.empty(),
+                    "[tensorion.polar] ns_coefficients must hold at least one row (a, b, c), got none");
   for (const auto& row : rows) {
     for (const double value : row) {
-      TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.polar] ns_coefficients must be finite, got ", value);
+      TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.polar] ns_coefficients must be finite, got ",
+                        value);
     }
   }
   Coefficients schedule;

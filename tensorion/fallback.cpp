@@ -9,8 +9,8 @@
 namespace tensorion {
 namespace {
 
-// The fused kernels walk the memory of all their tensors in step and look at no strides. So all of them are given
-// the strides of the parameter, by copies where theirs differ, and copied back afterwards.
+// The fused kernels walk the memory of all their tensors in step and look at no strides. So all of them are
+// given the strides of the parameter, by copies where theirs differ, and copied back afterwards.
 class Aligned {
  public:
   // `reference`: dense, of the wanted strides.
@@ -20,7 +20,8 @@ class Aligned {
       tensors_.push_back(tensor);
       return;
     }
-    tensors_.push_back(at::empty_strided(reference.sizes(), reference.strides(), reference.options()).copy_(tensor));
+    tensors_.push_back(
+        at::empty_strided(reference.sizes(), reference.strides(), reference.options()).copy_(tensor));
     if (written) copies_.emplace_back(tensor, tensors_.back());
   }
   at::TensorList list() const { return tensors_; }
@@ -38,7 +39,8 @@ at::Tensor dense_reference(const at::Tensor& param) {
 }
 
 // A kernel call takes tensors of one device and dtype.
-std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<size_t>> by_device_and_type(at::TensorList params) {
+std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<size_t>> by_device_and_type(
+    at::TensorList params) {
   std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<size_t>> groups;
   for (size_t i = 0; i < params.size(); ++i) {
     const auto device = params[i].device();
@@ -53,8 +55,8 @@ std::optional<at::Tensor> moved(const std::optional<at::Tensor>& scalar, const a
 
 }  // namespace
 
-void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
-                at::TensorList steps, const AdamWStepOptions& options) {
+void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
+                at::TensorList exp_avg_sqs, at::TensorList steps, const AdamWStepOptions& options) {
   const c10::NoGradGuard no_grad;
   for (const auto& [key, indices] : by_device_and_type(params)) {
     Aligned param, grad, exp_avg, exp_avg_sq;
@@ -70,8 +72,9 @@ void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_
     const auto found_inf = moved(options.found_inf, params[indices[0]]);
     at::_foreach_add_(step, 1);
     const auto run = [&](const auto& lr) {
-      at::_fused_adamw_(param.list(), grad.list(), exp_avg.list(), exp_avg_sq.list(), {}, step, lr, options.beta1,
-                        options.beta2, options.weight_decay, options.eps, /*amsgrad=*/false, options.maximize,
+      at::_fused_adamw_(param.list(), grad.list(), exp_avg.list(), exp_avg_sq.list(), {}, step, lr,
+                        options.beta1, options.beta2, options.weight_decay, options.eps, /*amsgrad=*/false,
+                        options.maximize,
                         /*grad_scale=*/std::nullopt, found_inf);
     };
     options.lr_tensor ? run(*options.lr_tensor) : run(options.lr);

@@ -28,8 +28,8 @@ struct SgdStepOptions {
 };
 
 // As torch.optim.AdamW(fused=True): `steps` are 0-dim float tensors, counted up here.
-void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs, at::TensorList exp_avg_sqs,
-                at::TensorList steps, const AdamWStepOptions& options);
+void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
+                at::TensorList exp_avg_sqs, at::TensorList steps, const AdamWStepOptions& options);
 
 // As torch.optim.SGD(fused=True); the buffers start from zero.
 void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList momentum_buffers,

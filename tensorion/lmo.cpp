@@ -27,7 +27,8 @@ struct Candidate {
 
 // All unfoldings with the bound ||A||_* <= sqrt(min(m, n)) ||A||_F, by decreasing bound.
 std::vector<Candidate> candidates(const at::Tensor& m) {
-  const double norm = at::linalg_vector_norm(m, 2, std::nullopt, false, at::kDouble).item<double>() * (1 + 1e-6);
+  const double norm =
+      at::linalg_vector_norm(m, 2, std::nullopt, false, at::kDouble).item<double>() * (1 + 1e-6);
   const auto bound = [&](const Unfolding& unfolding) {
     return std::sqrt(static_cast<double>(std::min(unfolding.rows(), unfolding.cols()))) * norm;
   };
@@ -49,7 +50,8 @@ double exact_nuclear_norm(const at::Tensor& a) {
   if (wide.size(0) <= kSmall) return at::linalg_svdvals(wide).sum().item<double>();
   const double scale = wide.abs().max().item<double>();
   const auto normalized = wide / scale;
-  return scale * at::linalg_eigvalsh(at::mm(normalized, normalized.mT())).clamp_min(0).sqrt().sum().item<double>();
+  return scale *
+         at::linalg_eigvalsh(at::mm(normalized, normalized.mT())).clamp_min(0).sqrt().sum().item<double>();
 }
 
 // The candidate with the largest nuclear norm; counts those that had to be solved.
@@ -99,7 +101,8 @@ Candidate select(const at::Tensor& m, int64_t& solved) {
 
 UnfoldingStrategy::UnfoldingStrategy(const std::string& name) : online_(name == "online") {
   TORCH_CHECK_VALUE(online_ || name == "balanced",
-                    "[tensorion.lmo] unfolding must be 'balanced', 'online' or a set of modes, got '", name, "'");
+                    "[tensorion.lmo] unfolding must be 'balanced', 'online' or a set of modes, got '", name,
+                    "'");
 }
 
 Unfolding UnfoldingStrategy::choose(at::IntArrayRef shape) const {
@@ -122,7 +125,8 @@ std::string UnfoldingStrategy::str() const {
 UnfoldingStrategy UnfoldingStrategy::parse(const std::string& text) {
   if (text.empty() || text.front() != '(') return text;
   static const std::regex kModes(R"(\(\s*(\d{1,9}\s*,\s*)*(\d{1,9}\s*)?\))");
-  TORCH_CHECK_VALUE(std::regex_match(text, kModes), "[tensorion.lmo] expected modes such as '(0, 2)', got '", text, "'");
+  TORCH_CHECK_VALUE(std::regex_match(text, kModes), "[tensorion.lmo] expected modes such as '(0, 2)', got '",
+                    text, "'");
   Modes modes;
   static const std::regex kNumber(R"(\d+)");
   for (std::sregex_iterator match(text.begin(), text.end(), kNumber), end; match != end; ++match) {
@@ -132,22 +136,24 @@ UnfoldingStrategy UnfoldingStrategy::parse(const std::string& text) {
 }
 
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
-  TORCH_CHECK_TYPE(at::isFloatingType(m.scalar_type()), "[tensorion.lmo] expected a real floating-point tensor, got ",
-                   m.scalar_type());
+  TORCH_CHECK_TYPE(at::isFloatingType(m.scalar_type()),
+                   "[tensorion.lmo] expected a real floating-point tensor, got ", m.scalar_type());
   polar.check();
   const auto input = m.detach();
   LmoResult result;
   if (unfolding.is_online() && m.numel() > 0) {
     auto winner = select(input, result.solved);
     const bool halley = polar.method == "halley" || (polar.method == "auto" && m.is_cpu());
-    const auto factor = halley ? winner.estimate->factor() : certified_polar(winner.unfolding.unfold(input), polar);
+    const auto factor =
+        halley ? winner.estimate->factor() : certified_polar(winner.unfolding.unfold(input), polar);
     result.x = winner.unfolding.fold(factor.x);
     result.modes = winner.unfolding.modes();
     result.value = factor.value;
     result.upper = std::max(result.value, std::min(winner.upper, factor.nuclear.upper));
     return result;
   }
-  const auto chosen = unfolding.is_online() ? UnfoldingStrategy("balanced").choose(m.sizes()) : unfolding.choose(m.sizes());
+  const auto chosen =
+      unfolding.is_online() ? UnfoldingStrategy("balanced").choose(m.sizes()) : unfolding.choose(m.sizes());
   const auto factor = certified_polar(chosen.unfold(input), polar);
   result.x = chosen.fold(factor.x);
   result.modes = chosen.modes();

@@ -46,8 +46,9 @@ struct LmoResult {
   int64_t solved = 0;  // unfoldings on which a nuclear norm had to be computed
 };
 
-// `unfolding` "online" gives the set and value of a brute-force search over all unfoldings (up to exact ties, where
-// the first in the order of enumeration wins) but solves only those that bounds cannot rule out.
-LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online", const PolarOptions& polar = {});
+// `unfolding` "online" gives the set and value of a brute-force search over all unfoldings (up to exact ties,
+// where the first in the order of enumeration wins) but solves only those that bounds cannot rule out.
+LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online",
+              const PolarOptions& polar = {});
 
 }  // namespace tensorion

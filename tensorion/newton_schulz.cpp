@@ -37,7 +37,9 @@ at::Tensor gram_steps(const at::Tensor& x, const Coefficients& schedule, size_t 
 
 at::Tensor newton_schulz(const at::Tensor& x, const Coefficients& schedule) {
   // The largest entry first: squares of very small or large entries would leave the range of the dtype.
-  const auto nonzero = [](const at::Tensor& scale) { return at::where(scale > 0, scale, at::ones_like(scale)); };
+  const auto nonzero = [](const at::Tensor& scale) {
+    return at::where(scale > 0, scale, at::ones_like(scale));
+  };
   auto y = x / nonzero(x.abs().amax({-2, -1}, true));
   y.div_(nonzero(at::linalg_vector_norm(y, 2, {-2, -1}, true)));
   // Five plain steps cost 15 m^2 n + 5 m^3 in symmetric products, five in the Gram domain 6 m^2 n + 14 m^3.

@@ -33,8 +33,10 @@ TensorionOptions fallback_options(TensorionOptions options) {
 }
 
 // A group in up to two: by effective order, unless its options name the algorithm already.
-std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const TensorionOptions& defaults, size_t number) {
-  TORCH_CHECK_VALUE(!group.params().empty(), "[tensorion.Tensorion] expected at least one parameter in group ", number, ", got none");
+std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const TensorionOptions& defaults,
+                                       size_t number) {
+  TORCH_CHECK_VALUE(!group.params().empty(),
+                    "[tensorion.Tensorion] expected at least one parameter in group ", number, ", got none");
   auto options = group.has_options() ? options_of(group) : defaults;
   options.check();
   std::vector<at::Tensor> high, low;
@@ -43,16 +45,17 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
     const auto name = describe(number, i, param);
     const bool is_high = options.algorithm().empty() ? effective_order(param.sizes()) >= options.min_order()
                                                      : options.algorithm() == "tensorion";
-    TORCH_CHECK_VALUE(is_high || options.fallback() || !options.algorithm().empty(),
-                      "[tensorion.Tensorion] ", name, " has effective order ", effective_order(param.sizes()),
+    TORCH_CHECK_VALUE(is_high || options.fallback() || !options.algorithm().empty(), "[tensorion.Tensorion] ",
+                      name, " has effective order ", effective_order(param.sizes()),
                       ", below min_order = ", options.min_order(), ", and there is no fallback");
     if (is_high) {
       try {
         // Where the balanced unfolding exists, "online" has one to choose.
-        (options.unfolding().is_online() ? UnfoldingStrategy("balanced") : options.unfolding()).choose(param.sizes());
+        (options.unfolding().is_online() ? UnfoldingStrategy("balanced") : options.unfolding())
+            .choose(param.sizes());
       } catch (const c10::ValueError& error) {
-        TORCH_CHECK_VALUE(false, "[tensorion.Tensorion] unfolding ", options.unfolding().str(), " does not fit ", name,
-                          ": ", error.what_without_backtrace());
+        TORCH_CHECK_VALUE(false, "[tensorion.Tensorion] unfolding ", options.unfolding().str(),
+                          " does not fit ", name, ": ", error.what_without_backtrace());
       }
     }
     (is_high ? high : low).push_back(param);
@@ -66,12 +69,13 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
 
 void check_gradient(const at::Tensor& param, const std::string& name, const TensorionOptions& options) {
   const auto& grad = param.grad();
-  TORCH_CHECK_VALUE(grad.layout() == at::kStrided, "[tensorion.Tensorion] expected a dense gradient, got ", grad.layout(),
-                    " for ", name);
-  TORCH_CHECK_VALUE(
-      grad.sizes() == param.sizes() && grad.device() == param.device() && grad.scalar_type() == param.scalar_type(),
-      "[tensorion.Tensorion] expected a gradient like ", name, " (", param.scalar_type(), " on ", param.device(),
-      "), got shape ", grad.sizes(), ", ", grad.scalar_type(), " on ", grad.device());
+  TORCH_CHECK_VALUE(grad.layout() == at::kStrided, "[tensorion.Tensorion] expected a dense gradient, got ",
+                    grad.layout(), " for ", name);
+  TORCH_CHECK_VALUE(grad.sizes() == param.sizes() && grad.device() == param.device() &&
+                        grad.scalar_type() == param.scalar_type(),
+                    "[tensorion.Tensorion] expected a gradient like ", name, " (", param.scalar_type(),
+                    " on ", param.device(), "), got shape ", grad.sizes(), ", ", grad.scalar_type(), " on ",
+                    grad.device());
   TORCH_CHECK_VALUE(options.nonfinite() != "error" || first_nonfinite({grad}) < 0,
                     "[tensorion.Tensorion] the gradient of ", name, " is not finite; nothing was changed");
 }
@@ -101,11 +105,12 @@ void run(const Work& work, const TensorionOptions& options, const std::optional<
   } else if (options.algorithm() == "adamw") {
     const auto [beta1, beta2] = options.fallback_betas();
     adamw_step(work.params, work.grads, work.exp_avgs, work.exp_avg_sqs, work.steps,
-               {options.lr(), beta1, beta2, options.fallback_eps(), options.weight_decay(), options.maximize(),
-                std::nullopt, found_inf});
+               {options.lr(), beta1, beta2, options.fallback_eps(), options.weight_decay(),
+                options.maximize(), std::nullopt, found_inf});
   } else {
     sgd_step(work.params, work.grads, work.momenta,
-             {options.lr(), options.momentum(), options.weight_decay(), options.maximize(), std::nullopt, found_inf});
+             {options.lr(), options.momentum(), options.weight_decay(), options.maximize(), std::nullopt,
+              found_inf});
   }
 }
 

@@ -1,9 +1,10 @@
 // Tensorion as a torch::optim::Optimizer.
 //
-//   auto optimizer = tensorion::Tensorion(model->parameters(), tensorion::TensorionOptions(1e-3).momentum(0.95));
+//   auto optimizer = tensorion::Tensorion(model->parameters(),
+//   tensorion::TensorionOptions(1e-3).momentum(0.95));
 //
-// Tensors of effective order >= min_order get the update of `step`, all others the fallback, in param groups of
-// their own (the option `algorithm` says which), so that any scheduler drives both.
+// Tensors of effective order >= min_order get the update of `step`, all others the fallback, in param groups
+// of their own (the option `algorithm` says which), so that any scheduler drives both.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -31,15 +32,17 @@ struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<Tensori
   TORCH_ARG(int64_t, ns_steps) = 5;
   TORCH_ARG(std::string, adjust_lr_fn) = "match_rms_adamw";
   TORCH_ARG(int64_t, min_order) = 3;
-  TORCH_ARG(std::optional<std::string>, fallback) = "adamw";  // "sgd"; nothing: a tensor of low order is an error
-  TORCH_ARG(std::optional<double>, fallback_lr);              // nothing: as lr
-  TORCH_ARG(std::optional<double>, fallback_weight_decay);    // nothing: as weight_decay
+  TORCH_ARG(std::optional<std::string>,
+            fallback) = "adamw";                  // "sgd"; nothing: a tensor of low order is an error
+  TORCH_ARG(std::optional<double>, fallback_lr);  // nothing: as lr
+  TORCH_ARG(std::optional<double>, fallback_weight_decay);  // nothing: as weight_decay
   TORCH_ARG(Betas, fallback_betas) = Betas(0.9, 0.999);
   TORCH_ARG(double, fallback_eps) = 1e-8;
   TORCH_ARG(double, fallback_momentum) = 0.9;
   TORCH_ARG(std::string, nonfinite) = "error";  // "skip", "ignore"
   TORCH_ARG(bool, maximize) = false;
-  // "tensorion", "adamw" or "sgd". Empty in options that the user makes, where the order of each tensor decides.
+  // "tensorion", "adamw" or "sgd". Empty in options that the user makes, where the order of each tensor
+  // decides.
   TORCH_ARG(std::string, algorithm);
 
  public:
@@ -65,13 +68,14 @@ struct TensorionParamState : public torch::optim::OptimizerCloneableParamState<T
   void serialize(torch::serialize::OutputArchive& archive) const override;
 };
 
-// A group with options of its own. libtorch merges a group's options with the defaults only for its own optimizers,
-// so start from a copy of them: param_group(biases, TensorionOptions(defaults).weight_decay(0)).
+// A group with options of its own. libtorch merges a group's options with the defaults only for its own
+// optimizers, so start from a copy of them: param_group(biases, TensorionOptions(defaults).weight_decay(0)).
 torch::optim::OptimizerParamGroup param_group(std::vector<at::Tensor> params, TensorionOptions options);
 
 class Tensorion : public torch::optim::Optimizer {
  public:
-  Tensorion(const std::vector<torch::optim::OptimizerParamGroup>& groups, const TensorionOptions& defaults = {});
+  Tensorion(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+            const TensorionOptions& defaults = {});
   Tensorion(std::vector<at::Tensor> params, const TensorionOptions& defaults = {})
       : Tensorion({torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
 

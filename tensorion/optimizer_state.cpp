@@ -23,32 +23,41 @@ T read(InputArchive& archive, const std::string& key) {
 
 // What a state must hold to go on with the parameter, by name.
 std::vector<std::pair<const char*, at::Tensor>> tensors_of(const TensorionParamState& state) {
-  return {{"momentum_buffer", state.momentum_buffer()}, {"exp_avg", state.exp_avg()}, {"exp_avg_sq", state.exp_avg_sq()}};
+  return {{"momentum_buffer", state.momentum_buffer()},
+          {"exp_avg", state.exp_avg()},
+          {"exp_avg_sq", state.exp_avg_sq()}};
 }
 
 }  // namespace
 
 void TensorionOptions::check() const {
   step_options().check();
-  TORCH_CHECK_VALUE(min_order() >= 1, "[tensorion.Tensorion] min_order must be at least 1, got ", min_order());
+  TORCH_CHECK_VALUE(min_order() >= 1, "[tensorion.Tensorion] min_order must be at least 1, got ",
+                    min_order());
   TORCH_CHECK_VALUE(!fallback() || *fallback() == "adamw" || *fallback() == "sgd",
-                    "[tensorion.Tensorion] fallback must be 'adamw', 'sgd' or nothing, got '", fallback().value_or(""), "'");
-  for (const auto& [name, value] : {std::pair{"fallback_lr", fallback_lr()}, std::pair{"fallback_weight_decay", fallback_weight_decay()}}) {
+                    "[tensorion.Tensorion] fallback must be 'adamw', 'sgd' or nothing, got '",
+                    fallback().value_or(""), "'");
+  for (const auto& [name, value] : {std::pair{"fallback_lr", fallback_lr()},
+                                    std::pair{"fallback_weight_decay", fallback_weight_decay()}}) {
     TORCH_CHECK_VALUE(!value || (*value >= 0 && std::isfinite(*value)), "[tensorion.Tensorion] ", name,
                       " must be finite and not negative, got ", value.value_or(0));
   }
   const auto [beta1, beta2] = fallback_betas();
   for (const double beta : {beta1, beta2}) {
-    TORCH_CHECK_VALUE(beta >= 0 && beta < 1, "[tensorion.Tensorion] fallback_betas must be in [0, 1), got ", beta);
+    TORCH_CHECK_VALUE(beta >= 0 && beta < 1, "[tensorion.Tensorion] fallback_betas must be in [0, 1), got ",
+                      beta);
   }
   TORCH_CHECK_VALUE(fallback_eps() >= 0 && std::isfinite(fallback_eps()),
-                    "[tensorion.Tensorion] fallback_eps must be finite and not negative, got ", fallback_eps());
+                    "[tensorion.Tensorion] fallback_eps must be finite and not negative, got ",
+                    fallback_eps());
   TORCH_CHECK_VALUE(fallback_momentum() >= 0 && fallback_momentum() < 1,
                     "[tensorion.Tensorion] fallback_momentum must be in [0, 1), got ", fallback_momentum());
   TORCH_CHECK_VALUE(nonfinite() == "error" || nonfinite() == "skip" || nonfinite() == "ignore",
-                    "[tensorion.Tensorion] nonfinite must be 'error', 'skip' or 'ignore', got '", nonfinite(), "'");
-  TORCH_CHECK_VALUE(algorithm().empty() || algorithm() == "tensorion" || algorithm() == "adamw" || algorithm() == "sgd",
-                    "[tensorion.Tensorion] algorithm must be 'tensorion', 'adamw' or 'sgd', got '", algorithm(), "'");
+                    "[tensorion.Tensorion] nonfinite must be 'error', 'skip' or 'ignore', got '", nonfinite(),
+                    "'");
+  TORCH_CHECK_VALUE(
+      algorithm().empty() || algorithm() == "tensorion" || algorithm() == "adamw" || algorithm() == "sgd",
+      "[tensorion.Tensorion] algorithm must be 'tensorion', 'adamw' or 'sgd', got '", algorithm(), "'");
 }
 
 StepOptions TensorionOptions::step_options() const {
@@ -97,7 +106,8 @@ void TensorionOptions::serialize(InputArchive& archive) {
   polar(read<std::string>(archive, "polar"));
   const auto coefficients = read<std::vector<double>>(archive, "ns_coefficients");
   Coefficients rows;
-  for (size_t i = 0; i + 2 < coefficients.size(); i += 3) rows.push_back({coefficients[i], coefficients[i + 1], coefficients[i + 2]});
+  for (size_t i = 0; i + 2 < coefficients.size(); i += 3)
+    rows.push_back({coefficients[i], coefficients[i + 1], coefficients[i + 2]});
   ns_coefficients(rows);
   ns_steps(read<int64_t>(archive, "ns_steps"));
   adjust_lr_fn(read<std::string>(archive, "adjust_lr_fn"));
@@ -138,34 +148,39 @@ void Tensorion::load(InputArchive& archive) {
   archive.read("param_groups", group_archive);
   ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>> saved_state;
   torch::optim::detail::serialize<TensorionParamState>(state_archive, saved_state);
-  std::vector<std::pair<std::vector<std::string>, std::unique_ptr<torch::optim::OptimizerOptions>>> saved_groups;
+  std::vector<std::pair<std::vector<std::string>, std::unique_ptr<torch::optim::OptimizerOptions>>>
+      saved_groups;
   torch::optim::detail::serialize<TensorionOptions>(group_archive, saved_groups);
   const auto skipped = read<int64_t>(archive, "skipped_steps");
 
-  TORCH_CHECK_VALUE(saved_groups.size() == param_groups_.size(), "[tensorion.Tensorion] expected the state of ",
-                    param_groups_.size(), " param groups, got ", saved_groups.size());
+  TORCH_CHECK_VALUE(saved_groups.size() == param_groups_.size(),
+                    "[tensorion.Tensorion] expected the state of ", param_groups_.size(),
+                    " param groups, got ", saved_groups.size());
   decltype(state_) loaded;
   for (size_t g = 0; g < saved_groups.size(); ++g) {
     const auto& params = param_groups_[g].params();
     const auto& keys = saved_groups[g].first;
-    TORCH_CHECK_VALUE(keys.size() == params.size(), "[tensorion.Tensorion] expected the state of ", params.size(),
-                      " parameters in group ", g, ", got ", keys.size());
+    TORCH_CHECK_VALUE(keys.size() == params.size(), "[tensorion.Tensorion] expected the state of ",
+                      params.size(), " parameters in group ", g, ", got ", keys.size());
     const auto& saved = static_cast<const TensorionOptions&>(*saved_groups[g].second).algorithm();
     const auto& current = static_cast<const TensorionOptions&>(param_groups_[g].options()).algorithm();
-    TORCH_CHECK_VALUE(saved == current, "[tensorion.Tensorion] expected the state of algorithm '", current, "' in group ", g,
-                      ", got '", saved, "'");
+    TORCH_CHECK_VALUE(saved == current, "[tensorion.Tensorion] expected the state of algorithm '", current,
+                      "' in group ", g, ", got '", saved, "'");
     for (size_t i = 0; i < params.size(); ++i) {
-      const auto found = saved_state.find(reinterpret_cast<void*>(std::stoull(keys[i])));  // NOLINT: torch's key
+      const auto found =
+          saved_state.find(reinterpret_cast<void*>(std::stoull(keys[i])));  // NOLINT: torch's key
       if (found == saved_state.end()) continue;
       auto& state = static_cast<TensorionParamState&>(*found->second);
       for (const auto& [name, tensor] : tensors_of(state)) {
-        TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == params[i].sizes(), "[tensorion.Tensorion] expected a ", name,
-                          " of shape ", params[i].sizes(), " for parameter ", i, " of group ", g, ", got ", tensor.sizes());
+        TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == params[i].sizes(),
+                          "[tensorion.Tensorion] expected a ", name, " of shape ", params[i].sizes(),
+                          " for parameter ", i, " of group ", g, ", got ", tensor.sizes());
       }
       loaded[params[i].unsafeGetTensorImpl()] = std::move(found->second);
     }
   }
-  for (size_t g = 0; g < saved_groups.size(); ++g) param_groups_[g].set_options(std::move(saved_groups[g].second));
+  for (size_t g = 0; g < saved_groups.size(); ++g)
+    param_groups_[g].set_options(std::move(saved_groups[g].second));
   state_ = std::move(loaded);
   skipped_ = at::full({}, static_cast<double>(skipped), at::kFloat);
 }

@@ -13,18 +13,21 @@ namespace {
 constexpr int kMaxPasses = 4;
 
 void check_input(const at::Tensor& a) {
-  TORCH_CHECK_TYPE(at::isFloatingType(a.scalar_type()), "[tensorion.polar] expected a real floating-point tensor, got ",
-                   a.scalar_type());
+  TORCH_CHECK_TYPE(at::isFloatingType(a.scalar_type()),
+                   "[tensorion.polar] expected a real floating-point tensor, got ", a.scalar_type());
   TORCH_CHECK_VALUE(a.dim() >= 2, "[tensorion.polar] expected (..., m, n), got shape ", a.sizes());
 }
 
-at::ScalarType compute_type(const at::Tensor& a) { return a.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+at::ScalarType compute_type(const at::Tensor& a) {
+  return a.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
 
 // max |a|, which must be finite.
 double largest_entry(const at::Tensor& a) {
   const auto [low, high] = at::aminmax(a);
   const double largest = std::max(-low.item<double>(), high.item<double>());
-  TORCH_CHECK_VALUE(std::isfinite(largest), "[tensorion.polar] expected a finite matrix, got one that contains ",
+  TORCH_CHECK_VALUE(std::isfinite(largest),
+                    "[tensorion.polar] expected a finite matrix, got one that contains ",
                     std::isnan(largest) ? "nan" : "inf");
   return largest;
 }
@@ -75,7 +78,8 @@ PolarFactor single_factor(const at::Tensor& a, const std::string& method) {
 
 void PolarOptions::check() const {
   TORCH_CHECK_VALUE(method == "auto" || method == "halley" || method == "newton_schulz" || method == "svd",
-                    "[tensorion.polar] method must be 'auto', 'halley', 'newton_schulz' or 'svd', got '", method, "'");
+                    "[tensorion.polar] method must be 'auto', 'halley', 'newton_schulz' or 'svd', got '",
+                    method, "'");
   coefficient_schedule(ns_coefficients, ns_steps);
 }
 
@@ -125,16 +129,17 @@ PolarFactor NuclearEstimate::factor() {
   double floor = pass_->floor();
   // Each further pass starts from X, whose small singular values have been lifted by a factor of a thousand.
   for (int passes = 1; value < kPolarQuality * upper; ++passes) {
-    const auto next =
-        passes < kMaxPasses ? ZolotarevPass::solve(GramMatrix(x), ZolotarevPass::Accuracy::fine) : std::nullopt;
+    const auto next = passes < kMaxPasses ? ZolotarevPass::solve(GramMatrix(x), ZolotarevPass::Accuracy::fine)
+                                          : std::nullopt;
     if (!next) return svd_factor(input_);
     x = next->apply(x);
     value = inner_product(a_, x);
     resolution *= next->resolution() / floor;
     floor = next->floor();
-    // Singular values above the resolution are in [floor, 1]; below it sigma (1 - f) <= resolution / floor f (1 - f),
-    // and f (1 - f) <= (1 - f^2) / 2.
-    const double unresolved = std::max(0.0, x.size(0) - std::pow(at::linalg_vector_norm(x).item<double>(), 2));
+    // Singular values above the resolution are in [floor, 1]; below it sigma (1 - f) <= resolution / floor f
+    // (1 - f), and f (1 - f) <= (1 - f^2) / 2.
+    const double unresolved =
+        std::max(0.0, x.size(0) - std::pow(at::linalg_vector_norm(x).item<double>(), 2));
     upper = std::min(upper, (value + resolution * unresolved / 2) / floor);
   }
   if (input_.size(0) > input_.size(1)) x = x.mT();

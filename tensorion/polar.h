@@ -29,14 +29,14 @@ struct PolarOptions {
 inline constexpr double kPolarQuality = 0.97;
 
 // The polar factor of each matrix of a (..., m, n) tensor, in its dtype. Zero gives zero; the answer does not
-// depend on the scale of the input. fp16 and bf16 are computed in fp32 on CPU. Non-finite input is an error on
-// CPU; elsewhere it gives non-finite output, since finding it would stall the device.
+// depend on the scale of the input. fp16 and bf16 are computed in fp32 on CPU. Non-finite input is an error
+// on CPU; elsewhere it gives non-finite output, since finding it would stall the device.
 at::Tensor polar(const at::Tensor& a, const PolarOptions& options = {});
 
 // The polar factor of one matrix with what is known of it.
 struct PolarFactor {
   at::Tensor x;
-  double value = 0;       // <A, X> / max(1, bound of ||X||_2): attained by a matrix of spectral norm at most 1
+  double value = 0;  // <A, X> / max(1, bound of ||X||_2): attained by a matrix of spectral norm at most 1
   NuclearBounds nuclear;  // of A
 };
 PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options = {});
@@ -60,7 +60,8 @@ class NuclearEstimate {
   int exponent_ = 0;
   std::optional<GramMatrix> gram_;
   std::optional<ZolotarevPass> pass_;
-  std::optional<ZolotarevPass::Accuracy> accuracy_;  // of the pass; the pass is empty where a factorization failed
+  std::optional<ZolotarevPass::Accuracy>
+      accuracy_;  // of the pass; the pass is empty where a factorization failed
   NuclearBounds bounds_;
 };
 

@@ -14,22 +14,25 @@ namespace {
 
 void check_lists(at::TensorList params, at::TensorList grads, at::TensorList momenta) {
   TORCH_CHECK_VALUE(params.size() == grads.size() && params.size() == momenta.size(),
-                    "[tensorion.step] expected as many gradients and momenta as parameters, got ", params.size(),
-                    " parameters, ", grads.size(), " gradients and ", momenta.size(), " momenta");
+                    "[tensorion.step] expected as many gradients and momenta as parameters, got ",
+                    params.size(), " parameters, ", grads.size(), " gradients and ", momenta.size(),
+                    " momenta");
   for (size_t i = 0; i < params.size(); ++i) {
     const auto& param = params[i];
     TORCH_CHECK_TYPE(at::isFloatingType(param.scalar_type()),
-                     "[tensorion.step] expected real floating-point parameters, got ", param.scalar_type(), " at index ", i);
+                     "[tensorion.step] expected real floating-point parameters, got ", param.scalar_type(),
+                     " at index ", i);
     for (const auto* other : {&grads[i], &momenta[i]}) {
       const char* name = other == &grads[i] ? "gradient" : "momentum";
-      TORCH_CHECK_VALUE(other->layout() == at::kStrided, "[tensorion.step] expected a dense ", name, " at index ", i,
-                        ", got ", other->layout());
+      TORCH_CHECK_VALUE(other->layout() == at::kStrided, "[tensorion.step] expected a dense ", name,
+                        " at index ", i, ", got ", other->layout());
       TORCH_CHECK_VALUE(other->sizes() == param.sizes(), "[tensorion.step] expected a ", name, " of shape ",
                         param.sizes(), " at index ", i, ", got ", other->sizes());
-      TORCH_CHECK_VALUE(other->device() == param.device(), "[tensorion.step] expected a ", name, " on ", param.device(),
-                        " at index ", i, ", got one on ", other->device());
-      TORCH_CHECK_TYPE(at::isFloatingType(other->scalar_type()), "[tensorion.step] expected a real floating-point ",
-                       name, " at index ", i, ", got ", other->scalar_type());
+      TORCH_CHECK_VALUE(other->device() == param.device(), "[tensorion.step] expected a ", name, " on ",
+                        param.device(), " at index ", i, ", got one on ", other->device());
+      TORCH_CHECK_TYPE(at::isFloatingType(other->scalar_type()),
+                       "[tensorion.step] expected a real floating-point ", name, " at index ", i, ", got ",
+                       other->scalar_type());
     }
   }
 }
@@ -56,11 +59,12 @@ std::pair<at::Tensor, double> direction(const at::Tensor& m, const StepOptions& 
     return {result.x, adjusted_scale(Unfolding(m.sizes(), result.modes), options.adjust_lr_fn)};
   }
   const auto unfolding = options.unfolding.choose(m.sizes());
-  return {unfolding.fold(polar(unfolding.unfold(m), options.polar)), adjusted_scale(unfolding, options.adjust_lr_fn)};
+  return {unfolding.fold(polar(unfolding.unfold(m), options.polar)),
+          adjusted_scale(unfolding, options.adjust_lr_fn)};
 }
 
-// A sum of finite gradients may overflow: as the largest number it keeps its direction. Returns whether the sum is
-// finite now. Values are looked at on the CPU only, where that costs no synchronization.
+// A sum of finite gradients may overflow: as the largest number it keeps its direction. Returns whether the
+// sum is finite now. Values are looked at on the CPU only, where that costs no synchronization.
 bool saturate(const at::Tensor& sum, const at::Tensor& grad) {
   if (!sum.is_cpu() || std::isfinite(magnitude(sum))) return true;
   if (!std::isfinite(magnitude(grad))) return false;
@@ -70,7 +74,8 @@ bool saturate(const at::Tensor& sum, const at::Tensor& grad) {
 }
 
 // M <- G + beta M and W <- (1 - eta gamma) W - eta scale X, with numbers.
-void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum, const StepOptions& options) {
+void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
+            const StepOptions& options) {
   const double sign = options.maximize ? -1 : 1;
   momentum.mul_(options.momentum).add_(grad, sign);
   bool finite = saturate(momentum, grad);
@@ -104,8 +109,8 @@ void update_on_device(const at::Tensor& param, const at::Tensor& grad, const at:
   param.sub_(x * (lr * scale).to(x.scalar_type()));
 }
 
-// Calls work(i) for every tensor: large ones one after the other on all threads, small ones side by side on one
-// thread each, the costliest first.
+// Calls work(i) for every tensor: large ones one after the other on all threads, small ones side by side on
+// one thread each, the costliest first.
 template <typename Work>
 void for_each_tensor(at::TensorList tensors, Work work) {
   constexpr int64_t kSmall = 256 * 256;
@@ -130,13 +135,16 @@ void for_each_tensor(at::TensorList tensors, Work work) {
 }  // namespace
 
 void StepOptions::check() const {
-  TORCH_CHECK_VALUE(lr >= 0 && std::isfinite(lr), "[tensorion.step] lr must be finite and not negative, got ", lr);
-  TORCH_CHECK_VALUE(momentum >= 0 && momentum < 1, "[tensorion.step] momentum must be in [0, 1), got ", momentum);
+  TORCH_CHECK_VALUE(lr >= 0 && std::isfinite(lr), "[tensorion.step] lr must be finite and not negative, got ",
+                    lr);
+  TORCH_CHECK_VALUE(momentum >= 0 && momentum < 1, "[tensorion.step] momentum must be in [0, 1), got ",
+                    momentum);
   TORCH_CHECK_VALUE(weight_decay >= 0 && std::isfinite(weight_decay),
                     "[tensorion.step] weight_decay must be finite and not negative, got ", weight_decay);
   TORCH_CHECK_VALUE(
       adjust_lr_fn == "match_rms_adamw" || adjust_lr_fn == "original" || adjust_lr_fn == "conv_radius",
-      "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original' or 'conv_radius', got '", adjust_lr_fn, "'");
+      "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original' or 'conv_radius', got '",
+      adjust_lr_fn, "'");
   polar.check();
 }
 
@@ -146,7 +154,8 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
   if (adjust_lr_fn == "match_rms_adamw") return 0.2 * std::sqrt(std::max(m, n));
   if (adjust_lr_fn == "original") return std::sqrt(std::max(1.0, m / std::max(1.0, n)));
   double taps = 1;
-  for (size_t mode = 2; mode < unfolding.shape().size(); ++mode) taps *= static_cast<double>(unfolding.shape()[mode]);
+  for (size_t mode = 2; mode < unfolding.shape().size(); ++mode)
+    taps *= static_cast<double>(unfolding.shape()[mode]);
   return 1 / std::sqrt(std::max(1.0, taps));
 }
 

@@ -35,12 +35,13 @@ struct StepOptions {
 // The factor of the learning rate:
 //   "match_rms_adamw"  0.2 sqrt(max(m, n)): updates as large as AdamW's (Liu et al. 2025; the paper's choice)
 //   "original"         sqrt(max(1, m / n)) (Jordan 2024)
-//   "conv_radius"      1 / sqrt(h w): the radius at which the relaxed unit ball lies inside that of the convolution
+//   "conv_radius"      1 / sqrt(h w): the radius at which the relaxed unit ball lies inside that of the
+//   convolution
 //                      operator's spectral norm (section 4.5); all modes after the first two are spatial
 double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn);
 
-// Updates params and momenta in place. The lists are of equal length, as are the shapes at each index. Gradients
-// that are not finite give parameters that are not finite: see `first_nonfinite`.
+// Updates params and momenta in place. The lists are of equal length, as are the shapes at each index.
+// Gradients that are not finite give parameters that are not finite: see `first_nonfinite`.
 void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options);
 
 // The index of the first tensor that holds a NaN or an infinity, -1 where there is none.

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-// The LAPACK that libtorch itself was linked with, where it is visible. ATen's own Cholesky functions copy and
-// transpose around the same routines, which doubles their cost; they remain the way on other devices.
+// The LAPACK that libtorch itself was linked with, where it is visible. ATen's own Cholesky functions copy
+// and transpose around the same routines, which doubles their cost; they remain the way on other devices.
 extern "C" {
 void spotrf_(const char*, const int*, float*, const int*, int*) __attribute__((weak));
 void dpotrf_(const char*, const int*, double*, const int*, int*) __attribute__((weak));
@@ -53,7 +53,8 @@ void mirror_lower(T* w, int64_t m) {
 }
 
 template <typename T>
-std::optional<double> invert_positive(T* w, int64_t size, void (*factor)(const char*, const int*, T*, const int*, int*),
+std::optional<double> invert_positive(T* w, int64_t size,
+                                      void (*factor)(const char*, const int*, T*, const int*, int*),
                                       void (*invert)(const char*, const int*, T*, const int*, int*)) {
   const int m = static_cast<int>(size);
   int info = 0;

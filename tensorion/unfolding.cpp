@@ -13,10 +13,9 @@ Modes effective_modes(at::IntArrayRef shape) {
   for (int64_t mode = 0; mode < static_cast<int64_t>(shape.size()); ++mode) {
     if (shape[mode] != 1) modes.push_back(mode);
   }
-  TORCH_CHECK_VALUE(static_cast<int64_t>(modes.size()) <= kMaxOrder,
-                    "[tensorion.unfoldings] at most ", kMaxOrder,
-                    " modes of size other than 1 are supported, got ", modes.size(),
-                    " in shape ", shape);
+  TORCH_CHECK_VALUE(static_cast<int64_t>(modes.size()) <= kMaxOrder, "[tensorion.unfoldings] at most ",
+                    kMaxOrder, " modes of size other than 1 are supported, got ", modes.size(), " in shape ",
+                    shape);
   return modes;
 }
 
@@ -58,8 +57,8 @@ Unfolding::Unfolding(at::IntArrayRef shape, at::IntArrayRef modes)
   }
   std::sort(modes_.begin(), modes_.end());
   for (const int64_t mode : modes_) {
-    TORCH_CHECK_VALUE(mode >= 0 && mode < d, "[tensorion.unfold] mode must be in [0, ", d, "), got ",
-                      mode, " for shape ", shape);
+    TORCH_CHECK_VALUE(mode >= 0 && mode < d, "[tensorion.unfold] mode must be in [0, ", d, "), got ", mode,
+                      " for shape ", shape);
   }
   TORCH_CHECK_VALUE(std::adjacent_find(modes_.begin(), modes_.end()) == modes_.end(),
                     "[tensorion.unfold] modes must be distinct, got ", modes);
@@ -85,17 +84,15 @@ Modes Unfolding::canonical() const {
 }
 
 at::Tensor Unfolding::unfold(const at::Tensor& x) const {
-  TORCH_CHECK_VALUE(x.sizes() == at::IntArrayRef(shape_),
-                    "[tensorion.unfold] expected a tensor of shape ", at::IntArrayRef(shape_), ", got ",
-                    x.sizes());
+  TORCH_CHECK_VALUE(x.sizes() == at::IntArrayRef(shape_), "[tensorion.unfold] expected a tensor of shape ",
+                    at::IntArrayRef(shape_), ", got ", x.sizes());
   return x.permute(permutation_).reshape({rows_, cols_});
 }
 
 at::Tensor Unfolding::fold(const at::Tensor& matrix) const {
   TORCH_CHECK_VALUE(matrix.dim() == 2 && matrix.size(0) == rows_ && matrix.size(1) == cols_,
-                    "[tensorion.fold] modes ", at::IntArrayRef(modes_), " of shape ",
-                    at::IntArrayRef(shape_), " unfold to a matrix of shape [", rows_, ", ", cols_,
-                    "], got ", matrix.sizes());
+                    "[tensorion.fold] modes ", at::IntArrayRef(modes_), " of shape ", at::IntArrayRef(shape_),
+                    " unfold to a matrix of shape [", rows_, ", ", cols_, "], got ", matrix.sizes());
   std::vector<int64_t> permuted_shape(permutation_.size());
   std::vector<int64_t> inverse(permutation_.size());
   for (size_t i = 0; i < permutation_.size(); ++i) {

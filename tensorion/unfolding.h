@@ -31,7 +31,8 @@ class Unfolding {
   Unfolding(at::IntArrayRef shape, at::IntArrayRef modes);
 
   const Modes& modes() const { return modes_; }
-  // The set that `unfoldings` lists for this unfolding or its transpose; empty where one side has no effective mode.
+  // The set that `unfoldings` lists for this unfolding or its transpose; empty where one side has no
+  // effective mode.
   Modes canonical() const;
   const std::vector<int64_t>& shape() const { return shape_; }
   int64_t rows() const { return rows_; }

@@ -35,9 +35,10 @@ Level level(ZolotarevPass::Accuracy accuracy) {
   using namespace zolotarev;
   switch (accuracy) {
     case ZolotarevPass::Accuracy::light:
-      return {kLightResolution, kLightFloor, kLightAlpha, kLightBeta, kLightC, flat(kLightUpper), flat(kLightLower)};
+      return {kLightResolution, kLightFloor,       kLightAlpha,      kLightBeta,
+              kLightC,          flat(kLightUpper), flat(kLightLower)};
     case ZolotarevPass::Accuracy::coarse:
-      return {kCoarseResolution, kCoarseFloor,      kCoarseAlpha,      kCoarseBeta,
+      return {kCoarseResolution, kCoarseFloor,       kCoarseAlpha,      kCoarseBeta,
               kCoarseC,          flat(kCoarseUpper), flat(kCoarseLower)};
     default: return {kFineResolution, kFineFloor, kFineAlpha, kFineBeta, kFineC, {}, {}};
   }
@@ -83,8 +84,8 @@ void accumulate_rows(T* q, bool add, std::span<const T* const> inverses, std::sp
 }
 
 template <typename T>
-void accumulate(at::Tensor& q, bool add, const std::vector<at::Tensor>& inverses, std::span<const double> scales,
-                std::span<Traces> traces) {
+void accumulate(at::Tensor& q, bool add, const std::vector<at::Tensor>& inverses,
+                std::span<const double> scales, std::span<Traces> traces) {
   const int64_t m = q.size(0);
   std::vector<const T*> pointers;
   for (const auto& inverse : inverses) pointers.push_back(inverse.const_data_ptr<T>());
@@ -96,7 +97,8 @@ void accumulate(at::Tensor& q, bool add, const std::vector<at::Tensor>& inverses
   };
   at::parallel_for(0, kChunks, m < 256 ? kChunks : 1, [&](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
-      accumulate_rows<T>(q.data_ptr<T>(), add, pointers, scales, partial[chunk], m, boundary(chunk), boundary(chunk + 1));
+      accumulate_rows<T>(q.data_ptr<T>(), add, pointers, scales, partial[chunk], m, boundary(chunk),
+                         boundary(chunk + 1));
     }
   });
   for (const auto& chunk : partial) {
@@ -108,15 +110,16 @@ void accumulate(at::Tensor& q, bool add, const std::vector<at::Tensor>& inverses
 }
 
 // The same on any device; q is kept full.
-void accumulate_generic(at::Tensor& q, bool add, const std::vector<at::Tensor>& inverses, std::span<const double> scales,
-                        std::span<Traces> traces) {
+void accumulate_generic(at::Tensor& q, bool add, const std::vector<at::Tensor>& inverses,
+                        std::span<const double> scales, std::span<Traces> traces) {
   if (!add) q.zero_();
   for (size_t k = 0; k < inverses.size(); ++k) {
     const auto lower = inverses[k].tril();
     q.add_(lower, scales[k]);
     const auto diagonal = lower.diagonal().to(at::kDouble);
     traces[k].trace += diagonal.sum().item<double>();
-    traces[k].squares += 2 * lower.square().sum(at::kDouble).item<double>() - diagonal.square().sum().item<double>();
+    traces[k].squares +=
+        2 * lower.square().sum(at::kDouble).item<double>() - diagonal.square().sum().item<double>();
   }
 }
 
@@ -131,8 +134,10 @@ int64_t concurrency(const at::Tensor& s) {
 NuclearBounds certify(const Level& level, std::span<const double> moments, double slack) {
   NuclearBounds bounds{0, std::numeric_limits<double>::infinity()};
   for (size_t row = 0; row < level.upper.size(); row += moments.size()) {
-    bounds.upper = std::min(bounds.upper, std::inner_product(moments.begin(), moments.end(), &level.upper[row], 0.0));
-    bounds.lower = std::max(bounds.lower, std::inner_product(moments.begin(), moments.end(), &level.lower[row], 0.0));
+    bounds.upper =
+        std::min(bounds.upper, std::inner_product(moments.begin(), moments.end(), &level.upper[row], 0.0));
+    bounds.lower =
+        std::max(bounds.lower, std::inner_product(moments.begin(), moments.end(), &level.lower[row], 0.0));
   }
   return {std::max(0.0, bounds.lower - slack), bounds.upper + slack};
 }
@@ -143,8 +148,8 @@ GramMatrix::GramMatrix(const at::Tensor& a) : matrix(gram(a)) {
   const auto m = static_cast<double>(a.size(0));
   trace = matrix.diagonal().sum(at::kDouble).item<double>();
   squares = std::pow(at::linalg_vector_norm(matrix).item<double>(), 2);
-  // From mean and variance of the m eigenvalues: the largest is largest, and the sum of their roots too, where one is
-  // large and the others are equal.
+  // From mean and variance of the m eigenvalues: the largest is largest, and the sum of their roots too,
+  // where one is large and the others are equal.
   const double mean = trace / m;
   const double variance = std::max(0.0, squares / m - mean * mean);
   lambda = (mean + std::sqrt((m - 1) * variance)) * (1 + 8 * epsilon(a));
@@ -215,7 +220,8 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accura
     // eps sqrt(m tr (S + c_0)^-1) in sum.
     const double slack = epsilon(s) * std::sqrt(m * lambda * traces[0].trace);
     const auto bounds = certify(filter, moments, slack);
-    pass.bounds_ = {std::sqrt(lambda) * bounds.lower, std::min(gram.nuclear_upper, std::sqrt(lambda) * bounds.upper)};
+    pass.bounds_ = {std::sqrt(lambda) * bounds.lower,
+                    std::min(gram.nuclear_upper, std::sqrt(lambda) * bounds.upper)};
   }
   return pass;
 }

@@ -3,8 +3,8 @@
 // For A (m x n, m <= n) and S = A A^T / lambda, lambda >= the largest eigenvalue of A A^T, the pass is
 //   X = Q A,  Q = (alpha I + sum_j beta_j (S + c_j I)^-1) / sqrt(lambda):
 // Zolotarev's best rational approximation of the sign of the singular values. With four poles it equals two
-// dynamically weighted Halley steps, but needs no products between them. Singular values of A above `resolution`
-// land in [floor, 1], smaller ones below, and none exceeds 1.
+// dynamically weighted Halley steps, but needs no products between them. Singular values of A above
+// `resolution` land in [floor, 1], smaller ones below, and none exceeds 1.
 //
 // The inverses give away traces (of themselves, of their squares, and their log-determinants) that bound the
 // nuclear norm of A from both sides: see scripts/make_zolotarev_tables.py.
@@ -26,8 +26,8 @@ struct NuclearBounds {
 struct GramMatrix {
   at::Tensor matrix;
   double trace = 0;
-  double squares = 0;     // ||A A^T||_F^2
-  double lambda = 0;      // >= the largest eigenvalue
+  double squares = 0;        // ||A A^T||_F^2
+  double lambda = 0;         // >= the largest eigenvalue
   double nuclear_upper = 0;  // >= ||A||_*
 
   // `a`: m <= n, fp32 or fp64, finite, entries of moderate size.

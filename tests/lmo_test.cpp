@@ -74,8 +74,8 @@ TEST(Lmo, OnlineOnKernelsSolvesFewUnfoldings) {
 
 TEST(Lmo, AnswerAttainsItsValueOnItsUnfolding) {
   const auto x = decaying({8, 6, 3, 3}, 4, 0.5);
-  for (const auto& strategy : {UnfoldingStrategy("balanced"), UnfoldingStrategy("online"), UnfoldingStrategy(Modes{1}),
-                               UnfoldingStrategy(Modes{1, 3})}) {
+  for (const auto& strategy : {UnfoldingStrategy("balanced"), UnfoldingStrategy("online"),
+                               UnfoldingStrategy(Modes{1}), UnfoldingStrategy(Modes{1, 3})}) {
     for (const auto* name : {"halley", "svd", "newton_schulz"}) {
       const auto result = lmo(x, strategy, method(name));
       ASSERT_EQ(result.x.sizes(), x.sizes());
@@ -116,7 +116,8 @@ TEST(Lmo, SvdIsThePolarFactorOfTheChosenUnfolding) {
 TEST(Lmo, MatricesWithSingletonModesAreMatrices) {
   const auto matrix = gaussian({7, 9}, 6);
   const auto expected = lmo(matrix, "balanced");
-  for (const auto& shape : std::vector<std::vector<int64_t>>{{1, 7, 9}, {7, 1, 9}, {7, 9, 1}, {1, 7, 1, 9, 1}}) {
+  for (const auto& shape :
+       std::vector<std::vector<int64_t>>{{1, 7, 9}, {7, 1, 9}, {7, 9, 1}, {1, 7, 1, 9, 1}}) {
     for (const auto* strategy : {"balanced", "online"}) {
       const auto result = lmo(matrix.reshape(shape), strategy);
       expect_close(result.x.reshape({7, 9}), expected.x, 1e-6, strategy);
@@ -166,7 +167,8 @@ TEST(Lmo, ScaleMovesOnlyTheValue) {
 
 TEST(Lmo, BadInputIsNamed) {
   const auto x = gaussian({2, 3, 4}, 9);
-  expect_error<c10::ValueError>([&] { lmo(x, "best"); }, "unfolding must be 'balanced', 'online' or a set of modes, got 'best'");
+  expect_error<c10::ValueError>([&] { lmo(x, "best"); },
+                                "unfolding must be 'balanced', 'online' or a set of modes, got 'best'");
   expect_error<c10::ValueError>([&] { lmo(x, Modes{3}); }, "mode must be in [0, 3), got 3");
   expect_error<c10::ValueError>([&] { lmo(x, "balanced", method("qr")); }, "got 'qr'");
   expect_error<c10::ValueError>([&] { lmo(at::scalar_tensor(2.0)); }, "got a scalar");

@@ -1,8 +1,8 @@
 #include "tensorion/optimizer.h"
 
+#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/schedulers/step_lr.h>
 #include <torch/serialize.h>
@@ -19,7 +19,9 @@ using testing::expect_error;
 using testing::gaussian;
 using torch::optim::OptimizerParamGroup;
 
-at::Tensor parameter(at::IntArrayRef shape, uint64_t seed) { return gaussian(shape, seed).set_requires_grad(true); }
+at::Tensor parameter(at::IntArrayRef shape, uint64_t seed) {
+  return gaussian(shape, seed).set_requires_grad(true);
+}
 
 const TensorionOptions& options_of(const OptimizerParamGroup& group) {
   return static_cast<const TensorionOptions&>(group.options());
@@ -27,7 +29,8 @@ const TensorionOptions& options_of(const OptimizerParamGroup& group) {
 
 // A kernel, a matrix and a vector with gradients.
 std::vector<at::Tensor> parameters(uint64_t seed = 1) {
-  std::vector<at::Tensor> params{parameter({6, 4, 3, 3}, seed), parameter({5, 7}, seed + 1), parameter({8}, seed + 2)};
+  std::vector<at::Tensor> params{parameter({6, 4, 3, 3}, seed), parameter({5, 7}, seed + 1),
+                                 parameter({8}, seed + 2)};
   return params;
 }
 
@@ -106,7 +109,8 @@ TEST(Optimizer, FallbackIsAdamWAndSgd) {
 TEST(Optimizer, MatricesWithSingletonModesFollowTheirMatrix) {
   auto matrix = parameter({6, 9}, 1);
   auto tensor = matrix.detach().reshape({1, 6, 9}).clone().set_requires_grad(true);
-  Tensorion a({matrix}, TensorionOptions(0.01).min_order(2)), b({tensor}, TensorionOptions(0.01).min_order(2));
+  Tensorion a({matrix}, TensorionOptions(0.01).min_order(2)),
+      b({tensor}, TensorionOptions(0.01).min_order(2));
   for (int k = 0; k < 20; ++k) {
     matrix.mutable_grad() = gaussian({6, 9}, k);
     tensor.mutable_grad() = matrix.grad().reshape({1, 6, 9});
@@ -141,7 +145,8 @@ TEST(Optimizer, NonfiniteGradients) {
     torch::save(optimizer, saved_before);
     params[1].mutable_grad()[2][3] = NAN;  // in the fallback: the others must stay as they are too
     if (policy == "error") {
-      expect_error<c10::ValueError>([&] { optimizer.step(); }, "the gradient of parameter 0 of group 1, shape [5, 7] is not finite");
+      expect_error<c10::ValueError>([&] { optimizer.step(); },
+                                    "the gradient of parameter 0 of group 1, shape [5, 7] is not finite");
       expect_unchanged(params, before);
     } else if (policy == "skip") {
       optimizer.step();
@@ -166,7 +171,8 @@ TEST(Optimizer, ResumingIsExact) {
       optimizer.step();
     }
   };
-  const auto options = TensorionOptions(0.02).momentum(0.8).unfolding("online").ns_steps(7).fallback_lr(0.003);
+  const auto options =
+      TensorionOptions(0.02).momentum(0.8).unfolding("online").ns_steps(7).fallback_lr(0.003);
   auto whole = parameters();
   Tensorion uninterrupted(whole, options);
   train(uninterrupted, whole, 0, 10);
@@ -184,7 +190,8 @@ TEST(Optimizer, ResumingIsExact) {
   EXPECT_EQ(options_of(second.param_groups()[0]).unfolding().str(), "online");
   EXPECT_EQ(options_of(second.param_groups()[1]).lr(), 0.003);
   train(second, resumed, 5, 10);
-  for (size_t i = 0; i < whole.size(); ++i) EXPECT_TRUE(at::equal(resumed[i].detach(), whole[i].detach())) << i;
+  for (size_t i = 0; i < whole.size(); ++i)
+    EXPECT_TRUE(at::equal(resumed[i].detach(), whole[i].detach())) << i;
 }
 
 TEST(Optimizer, ForeignStateIsRefusedWhole) {
@@ -197,19 +204,23 @@ TEST(Optimizer, ForeignStateIsRefusedWhole) {
   auto others = parameters();
   others[0] = parameter({6, 4, 2, 2}, 3);
   Tensorion other(others, TensorionOptions(0.5));
-  expect_error<c10::ValueError>([&] { torch::load(other, file); },
-                                "expected a momentum_buffer of shape [6, 4, 2, 2] for parameter 0 of group 0, got [6, 4, 3, 3]");
+  expect_error<c10::ValueError>(
+      [&] { torch::load(other, file); },
+      "expected a momentum_buffer of shape [6, 4, 2, 2] for parameter 0 of group 0, got [6, 4, 3, 3]");
   EXPECT_EQ(options_of(other.param_groups()[0]).lr(), 0.5);
   EXPECT_TRUE(other.state().empty());
   Tensorion fewer({params[0]}, TensorionOptions(0.5));
   std::stringstream again(file.str());
-  expect_error<c10::ValueError>([&] { torch::load(fewer, again); }, "expected the state of 1 param groups, got 2");
+  expect_error<c10::ValueError>([&] { torch::load(fewer, again); },
+                                "expected the state of 1 param groups, got 2");
 }
 
 TEST(Optimizer, GroupsWithTheirOwnOptions) {
   auto params = parameters();
   const auto defaults = TensorionOptions(0.1).momentum(0.7).weight_decay(0.2);
-  Tensorion optimizer({param_group({params[0]}, TensorionOptions(defaults).lr(0.5)), OptimizerParamGroup({params[1]})}, defaults);
+  Tensorion optimizer(
+      {param_group({params[0]}, TensorionOptions(defaults).lr(0.5)), OptimizerParamGroup({params[1]})},
+      defaults);
   ASSERT_EQ(optimizer.param_groups().size(), 2U);
   EXPECT_EQ(options_of(optimizer.param_groups()[0]).lr(), 0.5);
   EXPECT_EQ(options_of(optimizer.param_groups()[0]).momentum(), 0.7);
@@ -275,26 +286,37 @@ TEST(Optimizer, BadOptionsAndParametersAreNamed) {
   refuse(TensorionOptions(1.0).fallback_betas({0.9, 1.0}), "fallback_betas must be in [0, 1), got 1");
   refuse(TensorionOptions(1.0).fallback_lr(-2.0), "fallback_lr must be finite and not negative, got -2");
   refuse(TensorionOptions(1.0).polar("qr"), "got 'qr'");
-  refuse(TensorionOptions(1.0).fallback(std::nullopt), "parameter 1 of group 0, shape [5, 7] has effective order 2");
-  refuse(TensorionOptions(1.0).unfolding(Modes{4}), "unfolding (4,) does not fit parameter 0 of group 0, shape [6, 4, 3, 3]");
+  refuse(TensorionOptions(1.0).fallback(std::nullopt),
+         "parameter 1 of group 0, shape [5, 7] has effective order 2");
+  refuse(TensorionOptions(1.0).unfolding(Modes{4}),
+         "unfolding (4,) does not fit parameter 0 of group 0, shape [6, 4, 3, 3]");
   expect_error<c10::ValueError>([] { Tensorion(std::vector<at::Tensor>{}); }, "at least one parameter");
-  expect_error<c10::TypeError>([] { Tensorion({at::zeros({2, 3, 4}, at::kComplexFloat)}); }, "got ComplexFloat for parameter 0");
-  expect_error<c10::ValueError>([] { Tensorion({at::zeros({1, 3, 4}).expand({2, 3, 4})}); }, "share one memory location");
+  expect_error<c10::TypeError>([] { Tensorion({at::zeros({2, 3, 4}, at::kComplexFloat)}); },
+                               "got ComplexFloat for parameter 0");
+  expect_error<c10::ValueError>([] { Tensorion({at::zeros({1, 3, 4}).expand({2, 3, 4})}); },
+                                "share one memory location");
   // Two parameters in one memory were updated one after the other, or at once.
   const auto whole = gaussian({6, 3, 4}, 1);
   const std::vector<at::Tensor> apart{whole.slice(0, 0, 3), whole.slice(0, 3, 6)};
   Tensorion fitting(apart);
-  expect_error<c10::ValueError>([&] { Tensorion({apart[0], whole.slice(0, 2, 4)}); },
-                                "parameter 0 of group 0, shape [3, 3, 4] and parameter 1 of group 0, shape [2, 3, 4] share memory");
+  expect_error<c10::ValueError>(
+      [&] { Tensorion({apart[0], whole.slice(0, 2, 4)}); },
+      "parameter 0 of group 0, shape [3, 3, 4] and parameter 1 of group 0, shape [2, 3, 4] share memory");
   expect_error<c10::ValueError>([&] { fitting.add_param_group(OptimizerParamGroup({whole.slice(0, 5, 6)})); },
-                                "parameter 0 of group 1, shape [1, 3, 4] and the optimizer's parameter 1 of group 0, shape [3, 3, 4] share memory");
+                                "parameter 0 of group 1, shape [1, 3, 4] and the optimizer's parameter 1 of "
+                                "group 0, shape [3, 3, 4] share memory");
   EXPECT_EQ(fitting.param_groups().size(), 1U);
-  expect_error<c10::ValueError>([&] { Tensorion({param_group({at::zeros({})}, TensorionOptions(1.0).algorithm("tensorion").unfolding("online"))}); },
-                                "unfolding online does not fit parameter 0 of group 0, shape []");
+  expect_error<c10::ValueError>(
+      [&] {
+        Tensorion(
+            {param_group({at::zeros({})}, TensorionOptions(1.0).algorithm("tensorion").unfolding("online"))});
+      },
+      "unfolding online does not fit parameter 0 of group 0, shape []");
   auto params = parameters();
   Tensorion optimizer(params);
   params[0].mutable_grad() = at::sparse_coo_tensor(at::zeros({4, 1}, at::kLong), at::ones({1}), {6, 4, 3, 3});
-  expect_error<c10::ValueError>([&] { optimizer.step(); }, "dense gradient, got Sparse for parameter 0 of group 0");
+  expect_error<c10::ValueError>([&] { optimizer.step(); },
+                                "dense gradient, got Sparse for parameter 0 of group 0");
 }
 
 }  // namespace

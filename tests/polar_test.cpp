@@ -42,8 +42,9 @@ Quality quality(const at::Tensor& a, const at::Tensor& x) {
 }
 
 TEST(Polar, DefaultReachesItsQualityOnGaussians) {
-  const std::vector<std::pair<int64_t, int64_t>> shapes{{1, 1},   {1, 9},    {2, 2},     {3, 7},    {16, 16},  {16, 4096},
-                                                        {64, 27}, {64, 576}, {200, 200}, {257, 300}, {511, 129}};
+  const std::vector<std::pair<int64_t, int64_t>> shapes{{1, 1},     {1, 9},     {2, 2},    {3, 7},
+                                                        {16, 16},   {16, 4096}, {64, 27},  {64, 576},
+                                                        {200, 200}, {257, 300}, {511, 129}};
   for (const auto& [m, n] : shapes) {
     const auto a = gaussian({m, n}, 10 * m + n);
     const auto [q, norm] = quality(a, polar(a));
@@ -54,7 +55,8 @@ TEST(Polar, DefaultReachesItsQualityOnGaussians) {
 
 TEST(Polar, DefaultReachesItsQualityOnPowerLaws) {
   for (const double exponent : {0.5, 1.0, 2.0}) {
-    for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{5, 5}, {48, 48}, {100, 700}, {400, 400}, {700, 300}}) {
+    for (const auto& [m, n] :
+         std::vector<std::pair<int64_t, int64_t>>{{5, 5}, {48, 48}, {100, 700}, {400, 400}, {700, 300}}) {
       const auto spectrum = power_law(std::min(m, n), exponent);
       const auto a = with_spectrum(spectrum, m, n, m);
       const auto [q, norm] = quality(a, polar(a), spectrum.sum().item<double>());
@@ -79,15 +81,18 @@ TEST(Polar, DefaultReachesItsQualityAtFullSize) {
       const auto u = gaussian({m, 1}, 20 + i, at::kDouble);
       a = (a - at::matmul(u, at::matmul(u.mT(), a)) * (2 / u.square().sum())).mT();
     }
-    const auto [power_q, power_norm] = quality(a.to(at::kFloat), polar(a.to(at::kFloat)), spectrum.sum().item<double>());
+    const auto [power_q, power_norm] =
+        quality(a.to(at::kFloat), polar(a.to(at::kFloat)), spectrum.sum().item<double>());
     EXPECT_GE(power_q, 0.97) << exponent;
     EXPECT_LE(power_norm, 1.02) << exponent;
   }
 }
 
-// Spectra like those of momenta met in training: largest over median 10 to 80, median over smallest 4 to 2000.
+// Spectra like those of momenta met in training: largest over median 10 to 80, median over smallest 4 to
+// 2000.
 TEST(Polar, DefaultReachesItsQualityOnTrainingSpectra) {
-  for (const auto& [top, bottom] : std::vector<std::pair<double, double>>{{10, 4}, {80, 2000}, {80, 4}, {30, 100}}) {
+  for (const auto& [top, bottom] :
+       std::vector<std::pair<double, double>>{{10, 4}, {80, 2000}, {80, 4}, {30, 100}}) {
     const auto x = at::linspace(0, 1, 192, testing::options(at::kDouble));
     const auto upper_half = at::pow(top, 1 - (2 * x).pow(0.3));
     const auto lower_half = at::pow(bottom, -(2 * x - 1).clamp_min(0).pow(3));
@@ -143,7 +148,8 @@ TEST(Polar, OrthogonalRepeatedAndRowInput) {
   const auto q = std::get<0>(at::linalg_qr(gaussian({50, 50}, 8, at::kDouble))).to(at::kFloat);
   expect_close(polar(q), q, 3e-4, "orthogonal");
   expect_close(polar(q * 7), q, 3e-4, "multiple of an orthogonal matrix");
-  const auto two_values = with_spectrum(at::cat({at::ones({10}), at::full({10}, 0.01)}).to(at::kDouble), 20, 30, 9);
+  const auto two_values =
+      with_spectrum(at::cat({at::ones({10}), at::full({10}, 0.01)}).to(at::kDouble), 20, 30, 9);
   const auto [repeated_q, norm] = quality(two_values, polar(two_values));
   EXPECT_GE(repeated_q, 0.97);
   EXPECT_LE(norm, 1.02);
@@ -161,7 +167,8 @@ TEST(Polar, ScaleDoesNotMatter) {
       expect_close(polar(a * scale, method(name)), expected, 1e-5, name);
     }
     // A power of two changes no digit.
-    EXPECT_TRUE(at::equal(polar(a * std::ldexp(1.0, 80), method("halley")), polar(a * std::ldexp(1.0, -80), method("halley"))));
+    EXPECT_TRUE(at::equal(polar(a * std::ldexp(1.0, 80), method("halley")),
+                          polar(a * std::ldexp(1.0, -80), method("halley"))));
   }
   const auto denormal = at::full({3, 4}, 1e-42);
   EXPECT_TRUE(at::isfinite(polar(denormal)).all().item<bool>());
@@ -229,11 +236,15 @@ TEST(Polar, NewtonSchulzIsThePlainIteration) {
     }
     return a.size(0) > a.size(1) ? x.mT() : x;
   };
-  const std::vector<Coefficients> sets{named_coefficients("muon"), named_coefficients("polar_express"),
-                                       named_coefficients("cans"), {{1.5, -0.5, 0}}, {{2, -1.5, 0.5}, {1.5, -0.5, 0}}};
+  const std::vector<Coefficients> sets{named_coefficients("muon"),
+                                       named_coefficients("polar_express"),
+                                       named_coefficients("cans"),
+                                       {{1.5, -0.5, 0}},
+                                       {{2, -1.5, 0.5}, {1.5, -0.5, 0}}};
   for (const auto& rows : sets) {
     for (const int64_t steps : {1, 2, 3, 5, 9}) {
-      for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{30, 30}, {25, 36}, {20, 80}, {10, 200}, {90, 20}}) {
+      for (const auto& [m, n] :
+           std::vector<std::pair<int64_t, int64_t>>{{30, 30}, {25, 36}, {20, 80}, {10, 200}, {90, 20}}) {
         auto options = method("newton_schulz");
         options.ns_coefficients = rows;
         options.ns_steps = steps;
@@ -273,7 +284,9 @@ TEST(Polar, FiniteInputNeverGivesNan) {
     const int64_t m = 1 + random() % 12, n = 1 + random() % 12;
     auto a = gaussian({m, n}, trial);
     switch (trial % 6) {
-      case 0: a.mul_(at::pow(10.0, gaussian({m, n}, trial + 1).mul(12).clamp(-37, 37))); break;  // wild entries
+      case 0:
+        a.mul_(at::pow(10.0, gaussian({m, n}, trial + 1).mul(12).clamp(-37, 37)));
+        break;  // wild entries
       case 1: a.fill_(std::numeric_limits<float>::max()); break;
       case 2: a.fill_(std::numeric_limits<float>::denorm_min()); break;
       case 3: a.slice(0, 1).zero_(); break;
@@ -290,7 +303,8 @@ TEST(Polar, FiniteInputNeverGivesNan) {
 
 TEST(Polar, BadInputIsNamed) {
   const auto a = gaussian({4, 5}, 16);
-  expect_error<c10::TypeError>([&] { polar(a.to(at::kLong)); }, "expected a real floating-point tensor, got Long");
+  expect_error<c10::TypeError>([&] { polar(a.to(at::kLong)); },
+                               "expected a real floating-point tensor, got Long");
   expect_error<c10::TypeError>([&] { polar(a.to(at::kComplexFloat)); }, "got ComplexFloat");
   expect_error<c10::ValueError>([&] { polar(a[0]); }, "expected (..., m, n), got shape [5]");
   expect_error<c10::ValueError>([&] { polar(a, method("qr")); }, "got 'qr'");

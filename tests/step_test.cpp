@@ -60,7 +60,8 @@ TEST(Step, IsAlgorithmOne) {
           const auto grad = gaussian(shape, 100 + k, at::kDouble);
           auto target = grad + 0.9 * reference.m;
           if (nesterov) target = grad + 0.9 * target;
-          const auto modes = strategy.is_online() ? largest_nuclear_norm(target) : strategy.choose(shape).modes();
+          const auto modes =
+              strategy.is_online() ? largest_nuclear_norm(target) : strategy.choose(shape).modes();
           reference.step(grad, modes);
           step({w}, {grad}, {m}, options);
         }
@@ -213,7 +214,8 @@ TEST(Step, BadInputIsNamedAndChangesNothing) {
   refuse([](auto& o) { o.adjust_lr_fn = "rms"; }, "got 'rms'");
   refuse([](auto& o) { o.polar.method = "qr"; }, "got 'qr'");
   refuse([](auto& o) { o.unfolding = Modes{7}; }, "mode must be in [0, 3), got 7");
-  expect_error<c10::ValueError>([&] { step({kept}, {g[0]}, {m}, {}); }, "expected a gradient of shape [4, 5, 6] at index 0, got [5, 6]");
+  expect_error<c10::ValueError>([&] { step({kept}, {g[0]}, {m}, {}); },
+                                "expected a gradient of shape [4, 5, 6] at index 0, got [5, 6]");
   expect_error<c10::ValueError>([&] { step({kept}, {}, {m}, {}); }, "got 1 parameters, 0 gradients");
   expect_error<c10::TypeError>([&] { step({w.to(at::kLong)}, {g}, {m}, {}); }, "got Long at index 0");
   EXPECT_TRUE(at::equal(kept, w));

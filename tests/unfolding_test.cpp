@@ -181,7 +181,8 @@ TEST(Unfolding, BadInputIsNamed) {
                                 "at most 24 modes of size other than 1 are supported, got 25");
   expect_error<c10::ValueError>([&] { balanced_unfolding({1, 7}); }, "got shape [1, 7]");
   EXPECT_EQ(unfoldings(std::vector<int64_t>{2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
-                                            1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}).size(),
+                                            1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})
+                .size(),
             1U);
 }
 

@@ -22,13 +22,15 @@ double filter(double x, double alpha, std::span<const double> beta, std::span<co
 }
 
 TEST(Zolotarev, FiltersStayBetweenFloorAndOne) {
-  const auto check = [](double resolution, double floor, double alpha, std::span<const double> beta, std::span<const double> c) {
+  const auto check = [](double resolution, double floor, double alpha, std::span<const double> beta,
+                        std::span<const double> c) {
     for (double x = resolution; x <= 1; x *= 1.0003) {
       const double f = filter(x, alpha, beta, c);
       ASSERT_LE(f, 1 + 1e-9) << x;
       ASSERT_GE(f, floor - 1e-9) << x;
     }
-    // Concave below the resolution: the certificate of later passes rests on f(x) >= floor x / resolution there.
+    // Concave below the resolution: the certificate of later passes rests on f(x) >= floor x / resolution
+    // there.
     double before = 0, slope = 1e300;
     for (int i = 1; i <= 1000; ++i) {
       const double f = filter(resolution * i / 1000, alpha, beta, c);
@@ -63,7 +65,8 @@ TEST(Zolotarev, FourPolesAreTwoHalleySteps) {
 }
 
 template <size_t N>
-void expect_bounds(const double (&upper)[kCertificates][N], const double (&lower)[kCertificates][N], std::span<const double> poles) {
+void expect_bounds(const double (&upper)[kCertificates][N], const double (&lower)[kCertificates][N],
+                   std::span<const double> poles) {
   for (int k = 0; k < kCertificates; ++k) {
     for (double s = 1e-13; s <= 1; s *= 1.00017) {
       std::vector<double> basis{1, s, s * s};
@@ -72,8 +75,10 @@ void expect_bounds(const double (&upper)[kCertificates][N], const double (&lower
         basis.push_back(std::pow(c / (s + c), 2));
         basis.push_back(std::log1p(s / c));
       }
-      ASSERT_GE(std::inner_product(basis.begin(), basis.end(), upper[k], 0.0), std::sqrt(s) - 1e-9) << k << " " << s;
-      ASSERT_LE(std::inner_product(basis.begin(), basis.end(), lower[k], 0.0), std::sqrt(s) + 1e-9) << k << " " << s;
+      ASSERT_GE(std::inner_product(basis.begin(), basis.end(), upper[k], 0.0), std::sqrt(s) - 1e-9)
+          << k << " " << s;
+      ASSERT_LE(std::inner_product(basis.begin(), basis.end(), lower[k], 0.0), std::sqrt(s) + 1e-9)
+          << k << " " << s;
     }
   }
 }
@@ -92,7 +97,8 @@ TEST(Zolotarev, GramMatrixBounds) {
     const GramMatrix gram(a);
     EXPECT_GE(gram.lambda, spectrum.max().square().item<double>());
     EXPECT_GE(gram.nuclear_upper, spectrum.sum().item<double>());
-    EXPECT_LE(gram.nuclear_upper, std::sqrt(m) * a.norm().item<double>() * (1 + 1e-5)) << "no better than Cauchy-Schwarz";
+    EXPECT_LE(gram.nuclear_upper, std::sqrt(m) * a.norm().item<double>() * (1 + 1e-5))
+        << "no better than Cauchy-Schwarz";
   }
 }
 
@@ -103,7 +109,8 @@ TEST(Zolotarev, NuclearNormIsCertifiedClosely) {
       const auto spectrum = power_law(150, exponent) * 3;
       const double truth = spectrum.sum().item<double>();
       const GramMatrix gram(with_spectrum(spectrum, 150, 200, 1, dtype));
-      for (const auto& [accuracy, width] : {std::pair{Accuracy::light, 0.02}, std::pair{Accuracy::coarse, 0.003}}) {
+      for (const auto& [accuracy, width] :
+           {std::pair{Accuracy::light, 0.02}, std::pair{Accuracy::coarse, 0.003}}) {
         const auto pass = ZolotarevPass::solve(gram, accuracy);
         ASSERT_TRUE(pass.has_value());
         EXPECT_LE(pass->nuclear_norm().lower, truth);

@@ -29,10 +29,13 @@ struct CompareOptions {
   std::vector<int64_t> seeds = {0};
 };
 
-std::string run_name(const RunConfig& config) { return config.optimizer + "-seed" + std::to_string(config.seed); }
+std::string run_name(const RunConfig& config) {
+  return config.optimizer + "-seed" + std::to_string(config.seed);
+}
 
 // A line of the live table.
-TableRow run_row(const RunConfig& config, const std::vector<EpochMetrics>& epochs, const std::string& status) {
+TableRow run_row(const RunConfig& config, const std::vector<EpochMetrics>& epochs,
+                 const std::string& status) {
   RunSummary summary;
   summary.epochs = epochs;
   TableRow row{run_name(config), format("%.3g", config.optimizer_options.lr()), status};
@@ -130,8 +133,9 @@ void run_comparison(const CompareOptions& options) {
   }
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
-  const auto folder = options.flags.out.empty() ? fs::path("runs") / ("compare-" + common.dataset + "-" + common.model)
-                                                : options.flags.out;
+  const auto folder = options.flags.out.empty()
+                          ? fs::path("runs") / ("compare-" + common.dataset + "-" + common.model)
+                          : options.flags.out;
   Comparison comparison(options, std::move(configs), folder);
   run_interruptible([&] { comparison.run(); });
 }
@@ -140,7 +144,8 @@ void run_comparison(const CompareOptions& options) {
 
 void add_compare(CLI::App& program) {
   const auto options = std::make_shared<CompareOptions>();
-  auto* command = program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
+  auto* command =
+      program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
   command->add_option("--optimizers", options->optimizers, "Optimizers")
       ->delimiter(',')
       ->check(CLI::IsMember(optimizer_names()))

@@ -83,7 +83,8 @@ MatrixNorms matrix_norms(const at::Tensor& matrix) {
   return {values.sum(at::kDouble).item<double>(), values.max().item<double>()};
 }
 
-// The dual norm of the tensor, and the bound min over unfoldings of the spectral norm that its relaxed norm obeys.
+// The dual norm of the tensor, and the bound min over unfoldings of the spectral norm that its relaxed norm
+// obeys.
 MatrixNorms tensor_norms(const Inspected& tensor) {
   MatrixNorms result{0, std::numeric_limits<double>::infinity()};
   for (const auto& norms : tensor.norms) {
@@ -108,7 +109,8 @@ Inspected inspect(NamedShape tensor) {
   if (result.tensor.values.defined()) {
     const auto& values = result.tensor.values;
     result.frobenius = at::linalg_vector_norm(values, 2, std::nullopt, false, at::kDouble).item<double>();
-    for (const auto& unfolding : result.unfoldings) result.norms.push_back(matrix_norms(unfolding.unfold(values)));
+    for (const auto& unfolding : result.unfoldings)
+      result.norms.push_back(matrix_norms(unfolding.unfold(values)));
   }
   return result;
 }
@@ -156,8 +158,8 @@ nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
 
 std::string short_number(double value) { return format("%.3g", value); }
 
-// One block of rows for all tensors of a shape, in the order of their first one; for each tensor where there are
-// values, with the norms of its unfoldings.
+// One block of rows for all tensors of a shape, in the order of their first one; for each tensor where there
+// are values, with the norms of its unfoldings.
 void print_table(const std::vector<Inspected>& tensors) {
   const bool named =
       std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return !t.tensor.name.empty(); });
@@ -170,7 +172,9 @@ void print_table(const std::vector<Inspected>& tensors) {
     const auto& entry = tensors[i];
     const auto& all = entry.unfoldings;
     elements += entry.elements;
-    const auto alike = [&](const Inspected& other) { return !valued && other.tensor.shape == entry.tensor.shape; };
+    const auto alike = [&](const Inspected& other) {
+      return !valued && other.tensor.shape == entry.tensor.shape;
+    };
     if (std::any_of(tensors.begin(), tensors.begin() + i, alike)) continue;
     const auto others = std::count_if(tensors.begin() + i + 1, tensors.end(), alike);
     TableRow first{entry.tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
@@ -184,8 +188,8 @@ void print_table(const std::vector<Inspected>& tensors) {
     if (all.empty()) add({"-", "-", "-", "-"}, tensor_norms(entry), "no unfolding");
     for (size_t j = 0; j < all.size(); ++j) {
       if (j == 1) first = {"", "", ""};
-      add({"{" + join(all[j].modes(), ",") + "}", std::to_string(all[j].rows()), std::to_string(all[j].cols()),
-           short_number(gflop(all[j]))},
+      add({"{" + join(all[j].modes(), ",") + "}", std::to_string(all[j].rows()),
+           std::to_string(all[j].cols()), short_number(gflop(all[j]))},
           valued ? entry.norms[j] : MatrixNorms{}, j == entry.balanced ? "balanced" : "");
     }
   }
@@ -200,7 +204,8 @@ void print_table(const std::vector<Inspected>& tensors) {
             << "(sizes of 1 do not count in the order; a step on m x n, m <= n: Gram matrix m^2 n + product "
                "2 m^2 n)\n";
   if (valued) {
-    std::cout << "(nuclear, spectral: of the unfolding; a tensor's dual norm is its largest nuclear norm, its relaxed "
+    std::cout << "(nuclear, spectral: of the unfolding; a tensor's dual norm is its largest nuclear norm, "
+                 "its relaxed "
                  "norm at most its smallest spectral norm)\n";
   }
 }
@@ -212,7 +217,8 @@ std::vector<NamedShape> read_tensors(const std::string& path) {
   for (const auto& [name, values] : read_safetensors(path).tensors) {
     if (values.is_floating_point()) tensors.push_back({name, values.sizes().vec(), values});
   }
-  if (tensors.empty()) throw std::invalid_argument("expected floating-point tensors, got none in '" + path + "'");
+  if (tensors.empty())
+    throw std::invalid_argument("expected floating-point tensors, got none in '" + path + "'");
   return tensors;
 }
 
@@ -242,7 +248,8 @@ void add_inspect(CLI::App& program) {
   command->callback([options] {
     std::vector<Inspected> tensors;
     const bool file = options->shapes.ends_with(".safetensors");
-    for (auto& tensor : file ? read_tensors(options->shapes) : parse_shapes(options->shapes)) tensors.push_back(inspect(std::move(tensor)));
+    for (auto& tensor : file ? read_tensors(options->shapes) : parse_shapes(options->shapes))
+      tensors.push_back(inspect(std::move(tensor)));
     if (options->json) {
       std::cout << to_json(tensors).dump(2) << '\n';
     } else {

@@ -36,7 +36,8 @@ Coefficients to_coefficients(const std::string& text) {
   Coefficients rows;
   for (const auto& row : split(text, ';')) {
     const auto parts = split(row, ',');
-    TORCH_CHECK_VALUE(parts.size() == 3, "--ns-coefficients: a row must be three numbers a,b,c, got '", row, "'");
+    TORCH_CHECK_VALUE(parts.size() == 3, "--ns-coefficients: a row must be three numbers a,b,c, got '", row,
+                      "'");
     rows.push_back({});
     for (size_t i = 0; i < 3; ++i) rows.back()[i] = to_number(parts[i], "--ns-coefficients: each");
   }
@@ -57,9 +58,12 @@ struct OptimizerFlag {
 };
 
 const OptimizerFlag kOptimizerFlags[] = {
-    {"lr", "Learning rate", [](RunConfig& c, const std::string& v) { c.optimizer_options.lr(to_number(v, "--lr")); }},
+    {"lr", "Learning rate",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.lr(to_number(v, "--lr")); }},
     {"weight_decay", "Weight decay",
-     [](RunConfig& c, const std::string& v) { c.optimizer_options.weight_decay(to_number(v, "--weight-decay")); }},
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.weight_decay(to_number(v, "--weight-decay"));
+     }},
     {"momentum", "Momentum (not of adamw)",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.momentum(to_number(v, "--momentum")); }},
     {"betas", "Betas of AdamW, as the optimizer or the fallback: 0.9,0.999",
@@ -83,7 +87,9 @@ const OptimizerFlag kOptimizerFlags[] = {
     {"fallback", "Optimizer of the other tensors: sgd or adamw",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback(v); }},
     {"fallback_lr", "Its learning rate (default: that of --lr)",
-     [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback_lr(to_number(v, "--fallback-lr")); }},
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.fallback_lr(to_number(v, "--fallback-lr"));
+     }},
     {"fallback_weight_decay", "Its weight decay (default: that of --weight-decay)",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_weight_decay(to_number(v, "--fallback-weight-decay"));
@@ -119,9 +125,10 @@ std::map<std::string, std::string> by_optimizer(const std::string& text, const s
       continue;
     }
     name = part.substr(0, equals);
-    TORCH_CHECK_VALUE(equals != std::string::npos && std::count(optimizers.begin(), optimizers.end(), name) > 0,
-                      flag, " must be a value, or optimizer=value for some of ", c10::Join(", ", optimizers),
-                      ", got '", text, "'");
+    TORCH_CHECK_VALUE(
+        equals != std::string::npos && std::count(optimizers.begin(), optimizers.end(), name) > 0, flag,
+        " must be a value, or optimizer=value for some of ", c10::Join(", ", optimizers), ", got '", text,
+        "'");
     values[name] = part.substr(equals + 1);
   }
   return values;
@@ -142,7 +149,8 @@ void set_option(std::vector<RunConfig>& configs, const OptimizerFlag& flag, cons
     flag.set(config, value->second);
     used = true;
   }
-  TORCH_CHECK_VALUE(used, c10::Join(", ", optimizers), optimizers.size() == 1 ? " has no " : " have no ", name);
+  TORCH_CHECK_VALUE(used, c10::Join(", ", optimizers), optimizers.size() == 1 ? " has no " : " have no ",
+                    name);
 }
 
 }  // namespace
@@ -150,14 +158,18 @@ void set_option(std::vector<RunConfig>& configs, const OptimizerFlag& flag, cons
 void add_run_flags(CLI::App& command, RunFlags& flags) {
   auto& common = flags.common;
   common.threads = at::get_num_threads();
-  const std::string data = "Data and model", optimizer = "Optimizer", training = "Training", output = "Output";
+  const std::string data = "Data and model", optimizer = "Optimizer", training = "Training",
+                    output = "Output";
 
   command.add_option("--dataset", common.dataset, "Data set")
       ->check(CLI::IsMember(dataset_names()))
       ->capture_default_str()
       ->group(data);
-  command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name")->group(data);
-  command.add_option("--image-size", common.data.image_size, "Height and width of the pictures that the model sees")
+  command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name")
+      ->group(data);
+  command
+      .add_option("--image-size", common.data.image_size,
+                  "Height and width of the pictures that the model sees")
       ->group(data);
   command.add_option("--limit-train", common.data.limit_train, "Train on so many samples")
       ->check(CLI::PositiveNumber)
@@ -169,9 +181,13 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(CLI::IsMember(model_names()))
       ->capture_default_str()
       ->group(data);
-  command.add_option("--width", common.width, "Factor of the model's width")->capture_default_str()->group(data);
+  command.add_option("--width", common.width, "Factor of the model's width")
+      ->capture_default_str()
+      ->group(data);
   command.add_option("--depths", common.depths, "Blocks of each stage: 2,2,2,2")->delimiter(',')->group(data);
-  command.add_option("--stem", common.stem, "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
+  command
+      .add_option("--stem", common.stem,
+                  "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
       ->check(CLI::IsMember({"auto", "cifar", "imagenet"}))
       ->capture_default_str()
       ->group(data);
@@ -190,8 +206,9 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command.add_option("--gamma", schedule.gamma, "Of multistep: the factor at a milestone")
       ->capture_default_str()
       ->group(training);
-  command.add_flag("--cycle-momentum,!--no-cycle-momentum", schedule.cycle_momentum,
-                   "Of onecycle: whether it cycles the momentum too (default: yes)")
+  command
+      .add_flag("--cycle-momentum,!--no-cycle-momentum", schedule.cycle_momentum,
+                "Of onecycle: whether it cycles the momentum too (default: yes)")
       ->group(training);
   command.add_option("--epochs", common.training.epochs, "Epochs")
       ->check(CLI::PositiveNumber)
@@ -208,21 +225,26 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(CLI::IsMember({"error", "skip", "ignore"}))
       ->capture_default_str()
       ->group(training);
-  command.add_flag("--channels-last,!--no-channels-last", common.channels_last,
-                   "Memory format of pictures and kernels (default: channels last)")
+  command
+      .add_flag("--channels-last,!--no-channels-last", common.channels_last,
+                "Memory format of pictures and kernels (default: channels last)")
       ->group(training);
   command.add_option("--threads", common.threads, "Threads of torch")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(training);
-  command.add_option("--workers", common.workers, "Threads that make batches (default: 1; for files as --threads)")
+  command
+      .add_option("--workers", common.workers,
+                  "Threads that make batches (default: 1; for files as --threads)")
       ->check(CLI::PositiveNumber)
       ->group(training);
 
-  command.add_option("--out", flags.out, "Folder of the results (default: runs/ and a name from the options)")
+  command
+      .add_option("--out", flags.out, "Folder of the results (default: runs/ and a name from the options)")
       ->group(output);
   command.add_flag("--resume", flags.resume, "Go on with what the folder has")->group(output);
-  command.add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
+  command
+      .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(output);

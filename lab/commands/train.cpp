@@ -16,18 +16,20 @@ namespace tensorion::lab {
 namespace {
 
 std::filesystem::path default_folder(const RunConfig& config) {
-  return std::filesystem::path("runs") /
-         (config.dataset + "-" + config.model + "-" + config.optimizer + "-seed" + std::to_string(config.seed));
+  return std::filesystem::path("runs") / (config.dataset + "-" + config.model + "-" + config.optimizer +
+                                          "-seed" + std::to_string(config.seed));
 }
 
 void print_summary(const RunSummary& summary, const std::filesystem::path& folder) {
   const auto& last = *summary.final_epoch();
   const auto& best = *summary.best_epoch();
-  std::cout << format("accuracy %.2f %% (best %.2f %% in epoch %ld), test loss %.4f, train loss %.4f; %s of training, "
-                      "%.0f %% in the optimizer\n",
-                      100 * last.test_accuracy, 100 * best.test_accuracy, best.epoch, last.test_loss, last.train_loss,
-                      duration(summary.seconds()).c_str(), 100 * summary.optimizer_seconds() / summary.seconds())
-            << "results in " << folder.string() << '\n';
+  std::cout
+      << format(
+             "accuracy %.2f %% (best %.2f %% in epoch %ld), test loss %.4f, train loss %.4f; %s of training, "
+             "%.0f %% in the optimizer\n",
+             100 * last.test_accuracy, 100 * best.test_accuracy, best.epoch, last.test_loss, last.train_loss,
+             duration(summary.seconds()).c_str(), 100 * summary.optimizer_seconds() / summary.seconds())
+      << "results in " << folder.string() << '\n';
 }
 
 void train(RunFlags& flags, const std::string& optimizer) {

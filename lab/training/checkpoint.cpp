@@ -28,13 +28,13 @@ std::string to_text(const TrainingState& state) {
   auto history = ordered_json::array();
   for (const auto& epoch : state.history) history.push_back(to_json(epoch));
   return ordered_json{{"epoch", state.epoch},
-              {"batch", state.batch},
-              {"loss_sum", state.loss_sum},
-              {"samples", state.samples},
-              {"seconds", state.seconds},
-              {"optimizer_seconds", state.optimizer_seconds},
-              {"skipped_steps", state.skipped_steps},
-              {"history", std::move(history)}}
+                      {"batch", state.batch},
+                      {"loss_sum", state.loss_sum},
+                      {"samples", state.samples},
+                      {"seconds", state.seconds},
+                      {"optimizer_seconds", state.optimizer_seconds},
+                      {"skipped_steps", state.skipped_steps},
+                      {"history", std::move(history)}}
       .dump();
 }
 
@@ -78,13 +78,15 @@ Contents read(const fs::path& path) {
   try {
     contents.state = from_text(file.metadata["state"]);
   } catch (const json::exception& error) {
-    TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(), ": the state is not valid: ", error.what());
+    TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(),
+                      ": the state is not valid: ", error.what());
   }
   contents.tensors = std::move(file.tensors);
   return contents;
 }
 
-std::optional<Contents> read_newest(const fs::path& folder, const std::function<void(const std::string&)>& warn) {
+std::optional<Contents> read_newest(const fs::path& folder,
+                                    const std::function<void(const std::string&)>& warn) {
   const bool has_previous = fs::exists(previous(folder));
   if (fs::exists(newest(folder))) {
     try {
@@ -120,7 +122,8 @@ std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier&
   const auto source = contents->path.string();
   load_optimizer_state(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
   const auto drawn_anew = load_state_dict(model, with_prefix(contents->tensors, kModel), source);
-  TORCH_CHECK_VALUE(drawn_anew.empty(), "[tensorion.checkpoint] ", source, " is of another number of classes");
+  TORCH_CHECK_VALUE(drawn_anew.empty(), "[tensorion.checkpoint] ", source,
+                    " is of another number of classes");
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_state(contents->tensors.at(kGenerator));
   return contents->state;

@@ -17,8 +17,8 @@
 namespace tensorion::lab {
 
 // Keeps the previous checkpoint. Where writing fails, the newest is that of before.
-void save_checkpoint(const std::filesystem::path& folder, Classifier& model, torch::optim::Optimizer& optimizer,
-                     const TrainingState& state);
+void save_checkpoint(const std::filesystem::path& folder, Classifier& model,
+                     torch::optim::Optimizer& optimizer, const TrainingState& state);
 
 // Puts back the newest checkpoint, or the previous where the newest is missing or damaged (`warn` is then
 // told why). None where there is no checkpoint. A checkpoint that does not fit the model or the optimizer is

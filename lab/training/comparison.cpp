@@ -13,7 +13,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json to_json(const Statistic& statistic) { return {{"mean", statistic.mean}, {"std", statistic.std}}; }
+ordered_json to_json(const Statistic& statistic) {
+  return {{"mean", statistic.mean}, {"std", statistic.std}};
+}
 
 // "85.12 +- 0.30", or the mean alone where there is no deviation.
 std::string cell(const Statistic& statistic, int digits, double scale = 1) {
@@ -44,7 +46,8 @@ std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs) {
   std::vector<OptimizerComparison> out;
   for (const auto& first : runs) {
     const auto& name = first.identity.optimizer;
-    if (std::any_of(out.begin(), out.end(), [&](const auto& other) { return other.optimizer == name; })) continue;
+    if (std::any_of(out.begin(), out.end(), [&](const auto& other) { return other.optimizer == name; }))
+      continue;
     OptimizerComparison row{.optimizer = name};
     std::vector<const RunSummary*> good;
     for (const auto& run : runs) {
@@ -72,7 +75,8 @@ std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs) {
   return out;
 }
 
-ordered_json to_json(const std::vector<OptimizerComparison>& comparison, const std::vector<RunSummary>& runs) {
+ordered_json to_json(const std::vector<OptimizerComparison>& comparison,
+                     const std::vector<RunSummary>& runs) {
   auto optimizers = ordered_json::array();
   for (const auto& row : comparison) {
     optimizers.push_back({{"optimizer", row.optimizer},
@@ -91,8 +95,8 @@ ordered_json to_json(const std::vector<OptimizerComparison>& comparison, const s
 }
 
 void print_comparison(std::ostream& out, const std::vector<OptimizerComparison>& comparison) {
-  std::vector<TableRow> rows{
-      {"optimizer", "runs", "accuracy %", "best %", "test loss", "train loss", "seconds", "in optimizer", ""}};
+  std::vector<TableRow> rows{{"optimizer", "runs", "accuracy %", "best %", "test loss", "train loss",
+                              "seconds", "in optimizer", ""}};
   for (const auto& row : comparison) {
     rows.push_back({row.optimizer, std::to_string(row.runs), cell(row.test_accuracy, 2, 100),
                     cell(row.best_test_accuracy, 2, 100), cell(row.test_loss, 4), cell(row.train_loss, 4),

@@ -20,7 +20,8 @@ void handle(int signal, void (*handler)(int), int flags) {
 
 InterruptGuard::InterruptGuard() {
   received = 0;
-  for (const int signal : {SIGINT, SIGTERM}) handle(signal, note, static_cast<int>(SA_RESTART | SA_RESETHAND));
+  for (const int signal : {SIGINT, SIGTERM})
+    handle(signal, note, static_cast<int>(SA_RESTART | SA_RESETHAND));
 }
 
 InterruptGuard::~InterruptGuard() {

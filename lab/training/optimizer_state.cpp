@@ -26,7 +26,8 @@ constexpr Field kExpAvgSq{"exp_avg_sq", &TensorionParamState::exp_avg_sq};
 
 std::vector<Field> fields_of(const torch::optim::OptimizerParamGroup& group) {
   const auto* options = dynamic_cast<const TensorionOptions*>(&group.options());
-  TORCH_CHECK_TYPE(options != nullptr, "[tensorion.optimizer_state] expected the optimizer Tensorion, got another");
+  TORCH_CHECK_TYPE(options != nullptr,
+                   "[tensorion.optimizer_state] expected the optimizer Tensorion, got another");
   if (options->algorithm() == "adamw") return {kStep, kExpAvg, kExpAvgSq};
   return {kMomentum};
 }
@@ -58,12 +59,14 @@ void for_each_parameter(torch::optim::Optimizer& optimizer, const torch::nn::Mod
 
 NamedTensors optimizer_state(torch::optim::Optimizer& optimizer, const torch::nn::Module& module) {
   NamedTensors tensors;
-  for_each_parameter(optimizer, module, [&](const at::Tensor& parameter, const std::string& name, const auto& fields) {
-    const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
-    if (found == optimizer.state().end()) return;
-    auto& state = static_cast<TensorionParamState&>(*found->second);
-    for (const auto& field : fields) tensors[name + "." + field.name] = (state.*field.of)();
-  });
+  for_each_parameter(optimizer, module,
+                     [&](const at::Tensor& parameter, const std::string& name, const auto& fields) {
+                       const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+                       if (found == optimizer.state().end()) return;
+                       auto& state = static_cast<TensorionParamState&>(*found->second);
+                       for (const auto& field : fields)
+                         tensors[name + "." + field.name] = (state.*field.of)();
+                     });
   return tensors;
 }
 
@@ -72,28 +75,33 @@ void load_optimizer_state(torch::optim::Optimizer& optimizer, const torch::nn::M
   const c10::NoGradGuard no_grad;
   std::vector<std::pair<void*, std::unique_ptr<TensorionParamState>>> loaded;
   std::set<std::string> used;
-  for_each_parameter(optimizer, module, [&](const at::Tensor& parameter, const std::string& name, const auto& fields) {
-    // Parameters without a gradient so far have none.
-    if (!tensors.contains(name + "." + fields.front().name)) return;
-    auto state = std::make_unique<TensorionParamState>();
-    for (const auto& field : fields) {
-      const std::string key = name + "." + field.name;
-      const auto stored = tensors.find(key);
-      TORCH_CHECK_VALUE(stored != tensors.end(), "[tensorion.optimizer_state] ", source, ": ", key, " is missing");
-      const bool is_count = field.of == kStep.of;
-      auto target = is_count ? at::empty({}, parameter.options().dtype(at::kFloat)) : at::empty_like(parameter);
-      TORCH_CHECK_VALUE(stored->second.sizes() == target.sizes() && stored->second.dtype() == target.dtype(),
-                        "[tensorion.optimizer_state] ", source, ": ", key, " must be of shape ", target.sizes(), " and ",
-                        target.scalar_type(), ", got ", stored->second.sizes(), " and ",
-                        stored->second.scalar_type());
-      target.copy_(stored->second);
-      (state.get()->*field.of)() = target;
-      used.insert(key);
-    }
-    loaded.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
-  });
+  for_each_parameter(
+      optimizer, module, [&](const at::Tensor& parameter, const std::string& name, const auto& fields) {
+        // Parameters without a gradient so far have none.
+        if (!tensors.contains(name + "." + fields.front().name)) return;
+        auto state = std::make_unique<TensorionParamState>();
+        for (const auto& field : fields) {
+          const std::string key = name + "." + field.name;
+          const auto stored = tensors.find(key);
+          TORCH_CHECK_VALUE(stored != tensors.end(), "[tensorion.optimizer_state] ", source, ": ", key,
+                            " is missing");
+          const bool is_count = field.of == kStep.of;
+          auto target =
+              is_count ? at::empty({}, parameter.options().dtype(at::kFloat)) : at::empty_like(parameter);
+          TORCH_CHECK_VALUE(
+              stored->second.sizes() == target.sizes() && stored->second.dtype() == target.dtype(),
+              "[tensorion.optimizer_state] ", source, ": ", key, " must be of shape ", target.sizes(),
+              " and ", target.scalar_type(), ", got ", stored->second.sizes(), " and ",
+              stored->second.scalar_type());
+          target.copy_(stored->second);
+          (state.get()->*field.of)() = target;
+          used.insert(key);
+        }
+        loaded.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
+      });
   for (const auto& [key, tensor] : tensors) {
-    TORCH_CHECK_VALUE(used.contains(key), "[tensorion.optimizer_state] ", source, ": ", key, " is unexpected");
+    TORCH_CHECK_VALUE(used.contains(key), "[tensorion.optimizer_state] ", source, ": ", key,
+                      " is unexpected");
   }
   optimizer.state().clear();
   for (auto& [key, state] : loaded) optimizer.state()[key] = std::move(state);

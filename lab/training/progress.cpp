@@ -33,17 +33,19 @@ std::string duration(double seconds) {
 std::string progress_line(const Trainer& trainer, double seconds_left) {
   const auto& state = trainer.state();
   const auto samples = static_cast<double>(state.samples);
-  return format("epoch %ld/%ld %s %ld/%ld  loss %.4f  %.0f images/s  optimizer %.0f %%  ETA %s", state.epoch + 1,
-                trainer.options().epochs, bar(state.batch, trainer.batches()).c_str(), state.batch, trainer.batches(),
-                state.loss_sum / std::max(1.0, samples), samples / std::max(1e-9, state.seconds),
-                percent(state.optimizer_seconds, state.seconds), duration(seconds_left).c_str());
+  return format("epoch %ld/%ld %s %ld/%ld  loss %.4f  %.0f images/s  optimizer %.0f %%  ETA %s",
+                state.epoch + 1, trainer.options().epochs, bar(state.batch, trainer.batches()).c_str(),
+                state.batch, trainer.batches(), state.loss_sum / std::max(1.0, samples),
+                samples / std::max(1e-9, state.seconds), percent(state.optimizer_seconds, state.seconds),
+                duration(seconds_left).c_str());
 }
 
 std::string epoch_line(const EpochMetrics& metrics, int64_t epochs) {
-  return format("epoch %ld/%ld  lr %.3g  train loss %.4f  test loss %.4f  accuracy %.2f %%  %s, %.0f %% in the optimizer",
-                metrics.epoch, epochs, metrics.lr, metrics.train_loss, metrics.test_loss,
-                100 * metrics.test_accuracy, duration(metrics.seconds).c_str(),
-                percent(metrics.optimizer_seconds, metrics.seconds));
+  return format(
+      "epoch %ld/%ld  lr %.3g  train loss %.4f  test loss %.4f  accuracy %.2f %%  %s, %.0f %% in the "
+      "optimizer",
+      metrics.epoch, epochs, metrics.lr, metrics.train_loss, metrics.test_loss, 100 * metrics.test_accuracy,
+      duration(metrics.seconds).c_str(), percent(metrics.optimizer_seconds, metrics.seconds));
 }
 
 Progress::Progress(Screen& screen, std::string label, Table table)
@@ -54,8 +56,7 @@ void Progress::after_step(const Trainer& trainer) {
   const auto now = Clock::now();
   if (now - shown_ < (screen_.is_terminal() ? Clock::duration(kRedraw) : Clock::duration(kPlainLine))) return;
   const auto& state = trainer.state();
-  const int64_t left =
-      (trainer.options().epochs - state.epoch) * trainer.batches() - state.batch;
+  const int64_t left = (trainer.options().epochs - state.epoch) * trainer.batches() - state.batch;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
   show(trainer, progress_line(trainer, elapsed / static_cast<double>(steps_) * static_cast<double>(left)));
 }

@@ -77,9 +77,13 @@ void check_same(const fs::path& folder, const json& begun, const ordered_json& n
 // Writes the run's files as it goes.
 class Recorder : public TrainingObserver {
  public:
-  Recorder(const RunOptions& options, RunIdentity identity, Classifier& model, torch::optim::Optimizer& optimizer,
-           TrainingObserver& progress)
-      : options_(options), identity_(std::move(identity)), model_(model), optimizer_(optimizer), progress_(progress) {}
+  Recorder(const RunOptions& options, RunIdentity identity, Classifier& model,
+           torch::optim::Optimizer& optimizer, TrainingObserver& progress)
+      : options_(options),
+        identity_(std::move(identity)),
+        model_(model),
+        optimizer_(optimizer),
+        progress_(progress) {}
 
   void after_step(const Trainer& trainer) override {
     progress_.after_step(trainer);
@@ -119,8 +123,9 @@ class Recorder : public TrainingObserver {
     try {
       save_checkpoint(options_.folder, model_, optimizer_, trainer.state());
     } catch (const c10::Error& error) {
-      throw std::runtime_error(std::string(error.what_without_backtrace()) + ". " +
-                               (kept_.empty() ? "There is no checkpoint yet" : "The checkpoint made " + kept_ + " is kept"));
+      throw std::runtime_error(
+          std::string(error.what_without_backtrace()) + ". " +
+          (kept_.empty() ? "There is no checkpoint yet" : "The checkpoint made " + kept_ + " is kept"));
     }
     kept_ = position(trainer.state());
     saved_at_ = Clock::now();
@@ -166,7 +171,8 @@ RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const 
   Trainer trainer(*model, optimizer, train, test, config.training);
 
   RunSummary summary;
-  summary.identity = {fs::absolute(folder).lexically_normal().filename().string(), config.optimizer, config.seed};
+  summary.identity = {fs::absolute(folder).lexically_normal().filename().string(), config.optimizer,
+                      config.seed};
   summary.parameters = count_parameters(*model);
   summary.threads = config.threads;
   Recorder recorder(options, summary.identity, *model, optimizer, progress);

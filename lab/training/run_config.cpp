@@ -94,7 +94,8 @@ Model make_model(const RunConfig& config, const DatasetSpec& data) {
   if (!config.weights.empty()) load_weights(*model, config.weights);
   if (config.channels_last) {
     for (auto& parameter : model->parameters()) {
-      if (parameter.dim() == 4) parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
+      if (parameter.dim() == 4)
+        parameter.set_data(parameter.detach().contiguous(at::MemoryFormat::ChannelsLast));
     }
   }
   return model;

@@ -30,9 +30,9 @@ struct RunConfig {
   TrainerOptions training = {};
   int64_t batch_size = 128;
   bool channels_last = true;
-  int64_t seed = 0;      // of the weights, the order of the data and its augmentation
-  int64_t threads = 1;   // of torch
-  int64_t workers = 0;   // threads that make batches; 0: one, and as many as `threads` to decode files
+  int64_t seed = 0;     // of the weights, the order of the data and its augmentation
+  int64_t threads = 1;  // of torch
+  int64_t workers = 0;  // threads that make batches; 0: one, and as many as `threads` to decode files
 };
 
 // The options that determine the run under the names of the command line (with _ for -).

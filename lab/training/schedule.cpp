@@ -48,8 +48,8 @@ Schedule::Schedule(ScheduleOptions options, int64_t epochs, int64_t steps_per_ep
                     "[tensorion.schedule] the schedule must be one of ", c10::Join(", ", names), ", got ",
                     options_.name);
   TORCH_CHECK_VALUE(epochs >= 1 && steps_per_epoch >= 1,
-                    "[tensorion.schedule] expected at least one epoch and one step, got ", epochs, " epochs of ",
-                    steps_per_epoch, " steps");
+                    "[tensorion.schedule] expected at least one epoch and one step, got ", epochs,
+                    " epochs of ", steps_per_epoch, " steps");
   TORCH_CHECK_VALUE(options_.gamma > 0 && std::isfinite(options_.gamma),
                     "[tensorion.schedule] gamma must be finite and positive, got ", options_.gamma);
   for (const int64_t milestone : options_.milestones) {
@@ -60,8 +60,9 @@ Schedule::Schedule(ScheduleOptions options, int64_t epochs, int64_t steps_per_ep
 
 double Schedule::lr(int64_t step) const {
   if (options_.name == "multistep") {
-    const auto passed = std::count_if(options_.milestones.begin(), options_.milestones.end(),
-                                      [&](int64_t milestone) { return step / steps_per_epoch_ >= milestone; });
+    const auto passed =
+        std::count_if(options_.milestones.begin(), options_.milestones.end(),
+                      [&](int64_t milestone) { return step / steps_per_epoch_ >= milestone; });
     return std::pow(options_.gamma, static_cast<double>(passed));
   }
   if (options_.name == "cosine") {

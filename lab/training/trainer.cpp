@@ -20,8 +20,8 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-Trainer::Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const Loader& train, const Loader& test,
-                 TrainerOptions options)
+Trainer::Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const Loader& train,
+                 const Loader& test, TrainerOptions options)
     : model_(model),
       optimizer_(optimizer),
       train_(train),
@@ -69,16 +69,16 @@ void Trainer::train_epoch(TrainingObserver& observer) {
 void Trainer::train_step(const Batch& batch) {
   scheduler_.prepare(step());
   optimizer_.zero_grad();
-  const auto loss = at::cross_entropy_loss(model_.forward(batch.images), batch.labels, {}, at::Reduction::Mean,
-                                           -100, options_.label_smoothing);
+  const auto loss = at::cross_entropy_loss(model_.forward(batch.images), batch.labels, {},
+                                           at::Reduction::Mean, -100, options_.label_smoothing);
   loss.backward();
   const auto value = loss.item<double>();
   if (options_.nonfinite != "ignore") {
     const auto what = nonfinite_part(value);
     if (!what.empty()) {
       if (options_.nonfinite == "error") {
-        throw Diverged(c10::str(what, " in epoch ", state_.epoch + 1, ", step ", state_.batch + 1, " of ",
-                                batches()));
+        throw Diverged(
+            c10::str(what, " in epoch ", state_.epoch + 1, ", step ", state_.batch + 1, " of ", batches()));
       }
       ++state_.skipped_steps;
       return;

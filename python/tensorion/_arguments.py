@@ -85,8 +85,7 @@ def coefficients(value: CoefficientsLike, name: str) -> list[float]:
         if len(row) != 3:
             function, argument = name.split(".")
             raise ValueError(
-                f"[tensorion.{function}] {argument} must have 3 numbers in each row, "
-                f"got {len(row)} in {tuple(row)!r}"
+                f"[tensorion.{function}] {argument} must have 3 numbers in each row, got {len(row)} in {tuple(row)!r}"
             )
         flat += [number(entry, name) for entry in row]
     return flat

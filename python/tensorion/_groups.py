@@ -23,9 +23,7 @@ def labels(number: int, group: Mapping[str, Any]) -> list[str]:
 def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
     """A copy of the group whose "params" are a list of tensors, each once, and "param_names" their names."""
     if not isinstance(param_group, dict):
-        raise TypeError(
-            f"[tensorion.Tensorion] a param group must be a dict, got {type(param_group).__name__}"
-        )
+        raise TypeError(f"[tensorion.Tensorion] a param group must be a dict, got {type(param_group).__name__}")
     if "params" not in param_group:
         raise ValueError(f"[tensorion.Tensorion] group {number} has no 'params', only {sorted(param_group)}")
     group = dict(param_group)
@@ -82,8 +80,7 @@ def split(
     options = _options.checked(given, defaults)
     torch.ops.tensorion.check_parameters(
         params + [param for other in others for param in other["params"]],
-        own_labels
-        + [f"the optimizer's {label}" for i, other in enumerate(others) for label in labels(i, other)],
+        own_labels + [f"the optimizer's {label}" for i, other in enumerate(others) for label in labels(i, other)],
     )
     members: dict[str, list[int]] = {}  # of each algorithm, tensorion first
     for index, (param, label) in enumerate(zip(params, own_labels, strict=True)):
@@ -125,8 +122,7 @@ def check_gradients(group: Mapping[str, Any], number: int) -> None:
             continue
         if grad.layout != torch.strided:
             raise ValueError(
-                f"[tensorion.Tensorion] expected a dense gradient, got {grad.layout} for "
-                f"{labels(number, group)[index]}"
+                f"[tensorion.Tensorion] expected a dense gradient, got {grad.layout} for {labels(number, group)[index]}"
             )
         if grad.shape != param.shape or grad.dtype != param.dtype or grad.device != param.device:
             raise ValueError(

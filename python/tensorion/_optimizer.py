@@ -198,9 +198,7 @@ class Tensorion(Optimizer):
         if bad >= 0:
             _, number, index = watched[bad]
             label = _groups.labels(number, self.param_groups[number])[index]
-            raise ValueError(
-                f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed"
-            )
+            raise ValueError(f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed")
 
     def _find_nonfinite(self) -> Tensor | None:
         """1 where this step is to be skipped, else 0, on the gradients' device; None where nobody asks."""
@@ -229,9 +227,7 @@ class Tensorion(Optimizer):
             "adamw": torch.ops.tensorion.adamw_step_,
             "sgd": torch.ops.tensorion.sgd_step_,
         }
-        operators[algorithm](
-            params, [param.grad for param in params], *lists, **arguments, found_inf=found_inf
-        )
+        operators[algorithm](params, [param.grad for param in params], *lists, **arguments, found_inf=found_inf)
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Go on from a state: all of it, or nothing where it does not fit, with an error that says where."""

@@ -106,7 +106,5 @@ def resolve(algorithm: str, given: Mapping[str, Any], defaults: Mapping[str, Any
     # Schedulers write to a tensor, group by group: groups must not share it.
     if isinstance(merged["lr"], Tensor):
         merged["lr"] = merged["lr"].detach().clone()
-    foreign = {
-        key: value for key, value in given.items() if key not in defaults and key not in ("betas", "eps")
-    }
+    foreign = {key: value for key, value in given.items() if key not in defaults and key not in ("betas", "eps")}
     return {**foreign, **{key: merged[key] for key in KEYS[algorithm]}, "algorithm": algorithm}

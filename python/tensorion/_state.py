@@ -67,6 +67,4 @@ def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label:
         value = state.get(key)
         if not isinstance(value, Tensor) or list(value.shape) != expected:
             got = list(value.shape) if isinstance(value, Tensor) else value
-            raise ValueError(
-                f"[tensorion.Tensorion] expected a {key} of shape {expected} for {label}, got {got}"
-            )
+            raise ValueError(f"[tensorion.Tensorion] expected a {key} of shape {expected} for {label}, got {got}")

@@ -60,9 +60,7 @@ class AlgorithmOne:
         if self.unfolding == "balanced":
             return max(all_unfoldings(target.shape), key=lambda modes: min(numpy_unfold(target, modes).shape))
         if self.unfolding == "online":
-            return max(
-                all_unfoldings(target.shape), key=lambda modes: nuclear_norm(numpy_unfold(target, modes))
-            )
+            return max(all_unfoldings(target.shape), key=lambda modes: nuclear_norm(numpy_unfold(target, modes)))
         return self.unfolding
 
     def step(self, grad):
@@ -80,8 +78,7 @@ class AlgorithmOne:
 def parameters(seed=1, dtype=torch.float32):
     """A kernel, a matrix and a vector."""
     return [
-        torch.nn.Parameter(gaussian(shape, seed + i, dtype))
-        for i, shape in enumerate([(6, 4, 3, 3), (5, 7), (8,)])
+        torch.nn.Parameter(gaussian(shape, seed + i, dtype)) for i, shape in enumerate([(6, 4, 3, 3), (5, 7), (8,)])
     ]
 
 

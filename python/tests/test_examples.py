@@ -64,9 +64,7 @@ def test_train_cifar_on_binary_files(run, tmp_path):
     for name, count in [("data_batch_1", 96), ("data_batch_2", 32), ("test_batch", 32)]:
         x, y = stripes(count)
         (tmp_path / f"{name}.bin").write_bytes(torch.cat([y[:, None], x.flatten(1)], 1).numpy().tobytes())
-    output = run(
-        "train_cifar.py", "--data", tmp_path, "--epochs", 2, "--batch-size", 16, "--unfolding", "online"
-    )
+    output = run("train_cifar.py", "--data", tmp_path, "--epochs", 2, "--batch-size", 16, "--unfolding", "online")
     assert "128 pictures to train with, 32 to test with" in output
     assert accuracies(output)[-1] > 0.9
 

@@ -102,7 +102,11 @@ def write_safetensors(path, tensors):
     header, data = {}, b""
     for name, array in tensors.items():
         kind = {"float32": "F32", "int64": "I64"}[array.dtype.name]
-        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": [len(data), len(data) + array.nbytes]}
+        header[name] = {
+            "dtype": kind,
+            "shape": array.shape,
+            "data_offsets": [len(data), len(data) + array.nbytes],
+        }
         data += array.tobytes()
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)

@@ -25,9 +25,7 @@ def unit(shape, seed):
 @given(shapes, st.integers(0, 999))
 def test_nuclear_and_dual_norms_are_the_svds(shape, seed):
     x = gaussian(shape, seed)
-    values = {
-        modes: numpy_nuclear_norm(numpy_unfold(x.double().numpy(), modes)) for modes in all_unfoldings(shape)
-    }
+    values = {modes: numpy_nuclear_norm(numpy_unfold(x.double().numpy(), modes)) for modes in all_unfoldings(shape)}
     for modes, value in values.items():
         assert tensorion.nuclear_norm(x, modes).item() == pytest.approx(value, rel=1e-5)
     assert tensorion.dual_norm(x).item() == pytest.approx(max(values.values()), rel=1e-5)
@@ -38,9 +36,7 @@ def test_nuclear_and_dual_norms_are_the_svds(shape, seed):
 def test_inequalities(shape, seed):
     x, m = gaussian(shape, seed), gaussian(shape, seed + 1)
     below, relaxed = tensorion.spectral_norm(x, restarts=4), tensorion.relaxed_norm(x)
-    unfolded = min(
-        np.linalg.norm(numpy_unfold(x.double().numpy(), modes), 2) for modes in all_unfoldings(shape)
-    )
+    unfolded = min(np.linalg.norm(numpy_unfold(x.double().numpy(), modes), 2) for modes in all_unfoldings(shape))
     assert relaxed[1] - relaxed[0] <= 1e-3 * relaxed[1]
     assert below[0] <= below[1] * (1 + 1e-12)
     assert below[0] <= relaxed[1]
@@ -103,9 +99,7 @@ def dense_convolution(kernel, size, padding):
 
 
 @pytest.mark.parametrize("padding", ["circular", "zeros"])
-@pytest.mark.parametrize(
-    ("shape", "size"), [((3, 2, 3), (7,)), ((4, 3, 3, 3), (5, 6)), ((2, 3, 2, 4), (5, 5))]
-)
+@pytest.mark.parametrize(("shape", "size"), [((3, 2, 3), (7,)), ((4, 3, 3, 3), (5, 6)), ((2, 3, 2, 4), (5, 5))])
 def test_conv_norm_is_that_of_the_dense_matrix(shape, size, padding):
     kernel = gaussian(shape, 1, torch.float64)
     value = tensorion.conv_norm(kernel, size, padding=padding)

@@ -157,9 +157,7 @@ def test_adamw_groups_are_torchs(maximize):
         fallback_eps=1e-6,
         maximize=maximize,
     )
-    reference = torch.optim.AdamW(
-        theirs, **options, betas=(0.8, 0.99), eps=1e-6, fused=True, maximize=maximize
-    )
+    reference = torch.optim.AdamW(theirs, **options, betas=(0.8, 0.99), eps=1e-6, fused=True, maximize=maximize)
     for k in range(20):
         set_gradients(ours, k)
         set_gradients(theirs, k)
@@ -413,9 +411,7 @@ def test_lr_on_the_device_and_a_verdict():
     }
     params, twins = parameters(), parameters()
     set_gradients(params, 1)
-    reference = Tensorion(
-        twins[:2], lr=0.05, momentum=0.9, weight_decay=0.1, adjust_lr_fn="original", fallback="adamw"
-    )
+    reference = Tensorion(twins[:2], lr=0.05, momentum=0.9, weight_decay=0.1, adjust_lr_fn="original", fallback="adamw")
     sgd = Tensorion(twins[2:], lr=0.05, weight_decay=0.1, fallback="sgd")
     for twin, param in zip(twins, params, strict=True):
         twin.grad = param.grad
@@ -439,9 +435,7 @@ def test_lr_on_the_device_and_a_verdict():
                 **arguments,
                 **verdict,
             )
-            torch.ops.tensorion.sgd_step_(
-                params[2:], grads[2:], states[2:], momentum=0.9, **arguments, **verdict
-            )
+            torch.ops.tensorion.sgd_step_(params[2:], grads[2:], states[2:], momentum=0.9, **arguments, **verdict)
         if found_inf:
             assert_same(params, parameters())
             assert not any(state.any() for state in [*states, second, count])
@@ -482,9 +476,7 @@ def test_operators():
             (params, grads, a, [x.abs() for x in b], [torch.zeros(()), torch.ones(())]),
             {**common, **extra, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
         )
-        opcheck(
-            torch.ops.tensorion.sgd_step_.default, (params, grads, a), {**common, **extra, "momentum": 0.9}
-        )
+        opcheck(torch.ops.tensorion.sgd_step_.default, (params, grads, a), {**common, **extra, "momentum": 0.9})
     for operator in (torch.ops.tensorion.first_nonfinite, torch.ops.tensorion.any_nonfinite):
         opcheck(operator.default, (lists((3, 2), 1)[0],))
     good, bad = torch.ones(3), torch.tensor([1.0, float("nan")])
@@ -513,9 +505,7 @@ def test_converges_on_a_quadratic():
 def test_a_small_network_learns(unfolding, fallback):
     model = conv_net()
     x, y = images(64)
-    optimizer = Tensorion(
-        model.parameters(), lr=0.02, unfolding=unfolding, fallback=fallback, fallback_lr=0.01
-    )
+    optimizer = Tensorion(model.parameters(), lr=0.02, unfolding=unfolding, fallback=fallback, fallback_lr=0.01)
     for _ in range(40):
         optimizer.zero_grad()
         loss = nn.functional.cross_entropy(model(x), y)

@@ -83,9 +83,7 @@ def test_forms_of_parameters(form):
 def test_groups_have_options_of_their_own_and_inherit_the_rest():
     params = parameters()
     given = {"params": params[:1], "lr": 0.5, "unfolding": (0,), "name": "kernels"}
-    optimizer = Tensorion(
-        [given, {"params": params[1:], "weight_decay": 0.3}], lr=0.1, momentum=0.7, weight_decay=0.2
-    )
+    optimizer = Tensorion([given, {"params": params[1:], "weight_decay": 0.3}], lr=0.1, momentum=0.7, weight_decay=0.2)
     first, second = optimizer.param_groups
     assert (first["lr"], first["momentum"], first["weight_decay"]) == (0.5, 0.7, 0.2)
     assert (first["unfolding"], first["name"]) == ((0,), "kernels")
@@ -139,9 +137,7 @@ def test_add_param_group():
     optimizer = Tensorion([kernel], lr=0.1, fallback_lr=0.3)
     set_gradients([kernel], 1)
     optimizer.step()
-    optimizer.add_param_group(
-        {"params": [matrix, nn.Parameter(gaussian((2, 3, 4), 8)), bias], "momentum": 0.5}
-    )
+    optimizer.add_param_group({"params": [matrix, nn.Parameter(gaussian((2, 3, 4), 8)), bias], "momentum": 0.5})
     assert [g["algorithm"] for g in optimizer.param_groups] == ["tensorion", "tensorion", "adamw"]
     assert [g["lr"] for g in optimizer.param_groups] == [0.1, 0.1, 0.3]
     assert optimizer.param_groups[1]["momentum"] == 0.5
@@ -187,9 +183,7 @@ def test_step_hooks():
     before = copies(params)
     handles = [
         optimizer.register_step_pre_hook(lambda *_: seen.append(("pre", torch.equal(params[0], before[0])))),
-        optimizer.register_step_post_hook(
-            lambda *_: seen.append(("post", torch.equal(params[0], before[0])))
-        ),
+        optimizer.register_step_post_hook(lambda *_: seen.append(("post", torch.equal(params[0], before[0])))),
     ]
     optimizer.step()
     assert seen == [("pre", True), ("post", False)]
@@ -365,9 +359,7 @@ def test_bfloat16_model_learns():
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.1
-    assert {v.dtype for s in optimizer.state.values() for k, v in s.items() if k != "step"} == {
-        torch.bfloat16
-    }
+    assert {v.dtype for s in optimizer.state.values() for k, v in s.items() if k != "step"} == {torch.bfloat16}
 
 
 def test_counts_beyond_what_bfloat16_can():

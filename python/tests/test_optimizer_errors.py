@@ -159,8 +159,7 @@ WHOLE = gaussian((6, 3, 4), 1)
         (
             lambda: [{"params": parameters(), "fallback": None}],
             ValueError,
-            "parameter 1 of group 0, shape [5, 7] has effective order 2, below min_order = 3, and there is "
-            "no fallback",
+            "parameter 1 of group 0, shape [5, 7] has effective order 2, below min_order = 3, and there is no fallback",
         ),
         (
             lambda: [{"params": parameters(), "algorithm": "muon"}],
@@ -224,9 +223,7 @@ def test_bad_gradients_are_named_and_change_nothing():
     set_gradients(params, 1)
     before = copies(params)
     params[2].grad = torch.ones(8).to_sparse()
-    with pytest.raises(
-        ValueError, match=r"dense gradient, got torch.sparse_coo for parameter 'bias', shape \[8\]"
-    ):
+    with pytest.raises(ValueError, match=r"dense gradient, got torch.sparse_coo for parameter 'bias', shape \[8\]"):
         optimizer.step()
     params[2].grad = None
     params[2].grad_dtype = None

@@ -97,9 +97,7 @@ def test_state_is_as_torchs():
     twins = [nn.Parameter(param) for param in copies(params[1:])]
     theirs = torch.optim.AdamW(twins, lr=1e-3, weight_decay=0.01, fused=True)
     group = {**theirs.state_dict()["param_groups"][0], "params": [1, 2]}
-    theirs.load_state_dict(
-        copy.deepcopy({"state": {i: state["state"][i] for i in (1, 2)}, "param_groups": [group]})
-    )
+    theirs.load_state_dict(copy.deepcopy({"state": {i: state["state"][i] for i in (1, 2)}, "param_groups": [group]}))
     set_gradients(params, 7)
     for twin, param in zip(twins, params[1:], strict=True):
         twin.grad = param.grad
@@ -116,9 +114,7 @@ def test_state_does_not_depend_on_the_unfolding():
     state = copy.deepcopy(optimizer.state_dict())
     state["param_groups"][0]["unfolding"] = "balanced"
     other.load_state_dict(state)
-    assert torch.equal(
-        other.state[params[0]]["momentum_buffer"], optimizer.state[params[0]]["momentum_buffer"]
-    )
+    assert torch.equal(other.state[params[0]]["momentum_buffer"], optimizer.state[params[0]]["momentum_buffer"])
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
@@ -260,8 +256,7 @@ OTHER_SHAPE = [nn.Parameter(gaussian((6, 4, 2, 2), 1)), *parameters()[1:]]
 BAD_STATES = {
     "shape": (
         lambda: stepped(OTHER_SHAPE),
-        "expected a momentum_buffer of shape [6, 4, 3, 3] for parameter 'kernel', shape [6, 4, 3, 3], "
-        "got [6, 4, 2, 2]",
+        "expected a momentum_buffer of shape [6, 4, 3, 3] for parameter 'kernel', shape [6, 4, 3, 3], got [6, 4, 2, 2]",
     ),
     "fewer parameters": (
         lambda: stepped(parameters()[:2]),

@@ -65,9 +65,7 @@ def test_depthwise_kernels_on_request():
 
 
 def test_matrices_on_request():
-    where = placed(
-        tensorion.param_groups(Net(), min_order=2, fallback="sgd", to_fallback=["head", "pointwise.*"])
-    )
+    where = placed(tensorion.param_groups(Net(), min_order=2, fallback="sgd", to_fallback=["head", "pointwise.*"]))
     muon, rest = ("tensorion", "order >= 2"), ("sgd", "order < 2")
     assert where["blocks.1.weight"] == muon
     assert where["stem.weight"] == muon
@@ -93,10 +91,7 @@ def test_matrices_on_request():
 def test_names_types_and_functions(rule, names):
     for rules in ([rule], rule) if not callable(rule) or isinstance(rule, type) else ([rule],):
         where = placed(tensorion.param_groups(Net(), to_fallback=rules))
-        assert (
-            sorted(name for name, (_, why) in where.items() if "order" not in why and why != "depthwise")
-            == names
-        )
+        assert sorted(name for name, (_, why) in where.items() if "order" not in why and why != "depthwise") == names
 
 
 def test_vectors_without_decay():
@@ -106,9 +101,7 @@ def test_vectors_without_decay():
         assert all(vectors) or not any(vectors)
         assert group.get("weight_decay") == (0.0 if vectors[0] else None)
     optimizer = Tensorion(groups, weight_decay=0.3, fallback_weight_decay=0.2)
-    decays = {
-        name: group["weight_decay"] for group in optimizer.param_groups for name in group["param_names"]
-    }
+    decays = {name: group["weight_decay"] for group in optimizer.param_groups for name in group["param_names"]}
     assert (decays["norm.weight"], decays["blocks.0.weight"], decays["stem.weight"]) == (0.0, 0.2, 0.3)
 
 
@@ -177,9 +170,7 @@ def test_describe():
 
 def test_describe_without_names():
     params = [nn.Parameter(torch.zeros(shape)) for shape in [(64, 32, 3, 3), (5,), ()]]
-    flat = Tensorion(
-        [{"params": params[:1], "algorithm": "tensorion"}, {"params": params[1:]}], unfolding=(0,)
-    )
+    flat = Tensorion([{"params": params[:1], "algorithm": "tensorion"}, {"params": params[1:]}], unfolding=(0,))
     assert [line.split() for line in tensorion.describe(flat).splitlines()[1:]] == [
         ["0", "0", "64x32x3x3", "tensorion", "its", "group", "(0,)", "64x288", "3.394", "0.001"],
         ["1", "0", "5", "adamw", "order", "<", "3", "0.001"],

@@ -29,9 +29,7 @@ SAMPLES = 6000
 
 def report(*arguments, path=None):
     environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
-    return subprocess.run(
-        [PROGRAM, "report", *arguments], capture_output=True, text=True, timeout=60, env=environment
-    )
+    return subprocess.run([PROGRAM, "report", *arguments], capture_output=True, text=True, timeout=60, env=environment)
 
 
 def make_run(folder, optimizer="sgd", seed=0, epochs=5, status="finished", **options):
@@ -62,8 +60,7 @@ def make_run(folder, optimizer="sgd", seed=0, epochs=5, status="finished", **opt
 def make_comparison(folder, optimizers=OPTIMIZERS, seeds=(0, 1, 2), **options):
     """A run for each, and the files of the comparison itself."""
     values = {
-        name: [make_run(folder / f"{name}-seed{seed}", name, seed, **options) for seed in seeds]
-        for name in optimizers
+        name: [make_run(folder / f"{name}-seed{seed}", name, seed, **options) for seed in seeds] for name in optimizers
     }
     lines = [path.read_text() for path in sorted(folder.glob("*/metrics.jsonl"))]
     (folder / "metrics.jsonl").write_text("".join(lines))
@@ -75,9 +72,7 @@ def rows(table):
     """The cells of a printed table by their labels."""
     lines = table.split("\n\n")[1].splitlines()
     assert lines[0].split()[0] == "optimizer"
-    cells = [
-        re.split(r"\s{2,}", re.sub(r"± +", "± ", line)) for line in lines[1:] if not line.startswith("(")
-    ]
+    cells = [re.split(r"\s{2,}", re.sub(r"± +", "± ", line)) for line in lines[1:] if not line.startswith("(")]
     return {label: rest for label, *rest in cells}
 
 
@@ -192,8 +187,7 @@ def test_page_is_self_contained(compared):
     assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
     assert "href" not in page.attributes
     pictures = {
-        base64.b64decode(image["src"].removeprefix("data:image/png;base64,")): image["alt"]
-        for image in page.images
+        base64.b64decode(image["src"].removeprefix("data:image/png;base64,")): image["alt"] for image in page.images
     }
     assert set(pictures) == {path.read_bytes() for path in (folder / "report").glob("*.png")}
     assert all(pictures.values())
@@ -206,17 +200,14 @@ def test_page_is_self_contained(compared):
 
 def test_options(tmp_path, compared):
     folder, _, _ = compared
-    result = report(
-        folder, "--out", tmp_path / "a" / "b", "--title", "</title><script>x</script> & co", "--dpi", "40"
-    )
+    result = report(folder, "--out", tmp_path / "a" / "b", "--title", "</title><script>x</script> & co", "--dpi", "40")
     assert result.returncode == 0
     page = Page((tmp_path / "a" / "b" / "index.html").read_text())
     assert page.text.count("</title><script>x</script> & co") == 2
     assert "script" not in page.tags
     for name in FIGURES:
         small, large = (
-            matplotlib.image.imread(place / f"{name}.png").shape
-            for place in (tmp_path / "a" / "b", folder / "report")
+            matplotlib.image.imread(place / f"{name}.png").shape for place in (tmp_path / "a" / "b", folder / "report")
         )
         assert np.abs(np.array(large[:2]) - 2 * np.array(small[:2])).max() <= 4
     assert {"--out", "--title", "--dpi", "DIR"} <= set(re.findall(r"--\w+|DIR", report("--help").stdout))
@@ -460,9 +451,7 @@ def test_the_program_knows_the_command():
     assert re.search(r"^  report +Compare training runs", result.stdout, re.MULTILINE)
 
 
-@hypothesis.given(
-    st.lists(st.tuples(st.floats(-50, 250), st.sampled_from([12.0, 24.0])), min_size=1, max_size=12)
-)
+@hypothesis.given(st.lists(st.tuples(st.floats(-50, 250), st.sampled_from([12.0, 24.0])), min_size=1, max_size=12))
 def test_labels_do_not_overlap(boxes):
     wanted, heights = zip(*boxes, strict=True)
     room = max(sum(heights), 200.0)
@@ -479,9 +468,7 @@ def test_labels_do_not_overlap(boxes):
 
 def test_long_labels_are_broken_between_options():
     assert wrap("tensorion") == "tensorion"
-    assert wrap("tensorion (unfolding balanced, fallback adamw)") == (
-        "tensorion (unfolding balanced,\nfallback adamw)"
-    )
+    assert wrap("tensorion (unfolding balanced, fallback adamw)") == ("tensorion (unfolding balanced,\nfallback adamw)")
     assert all(len(line) <= 34 for line in wrap("x" * 100).split("\n"))
 
 

@@ -84,9 +84,7 @@ def read_weights(path):
 
 
 def assert_same_results(folder, expected):
-    assert without_times(metrics(folder)) == [
-        {**row, "run": folder.name} for row in without_times(metrics(expected))
-    ]
+    assert without_times(metrics(folder)) == [{**row, "run": folder.name} for row in without_times(metrics(expected))]
     assert read_weights(folder / "weights.safetensors") == read_weights(expected / "weights.safetensors")
 
 
@@ -200,9 +198,7 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
     run("train", *common, "--out", tmp_path / "whole")
     out = tmp_path / "stopped"
     flags = ["train", *common, "--out", str(out), "--resume"]
-    with subprocess.Popen(
-        [PROGRAM, *flags, "--checkpoint-every", "0"], stderr=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen([PROGRAM, *flags, "--checkpoint-every", "0"], stderr=subprocess.PIPE, text=True) as process:
         wait_for_new_checkpoint(process, out, 0)
         process.send_signal(signal_number)
         message = process.stderr.read()
@@ -330,7 +326,11 @@ def test_what_diverges_is_named(common, tmp_path):
         (["--epochs", "0"], 2, "--epochs"),
         (["--lr", "fast"], 1, "[tensorion train] --lr must be a number, got 'fast'"),
         (["--lr", "-1"], 1, "lr must be finite and not negative, got -1"),
-        (["--lr", "sgd=0.1"], 1, "--lr must be a value, or optimizer=value for some of tensorion, got 'sgd=0.1'"),
+        (
+            ["--lr", "sgd=0.1"],
+            1,
+            "--lr must be a value, or optimizer=value for some of tensorion, got 'sgd=0.1'",
+        ),
         (["--schedule", "linear"], 1, "must be one of constant, multistep, cosine, onecycle, got linear"),
         (["--milestones", "0", "--schedule", "multistep"], 1, "milestones must be at least 1, got 0"),
         (["--optimizer", "sgd", "--unfolding", "online"], 1, "sgd has no --unfolding"),
@@ -361,7 +361,18 @@ def test_wrong_options_are_named(flags, status, message, common, tmp_path):
 def test_weights_are_loaded(common, tmp_path):
     run("train", *common, "--out", tmp_path / "first")
     weights = tmp_path / "first" / "weights.safetensors"
-    run("train", *common, "--weights", weights, "--lr", "0", "--optimizer", "sgd", "--out", tmp_path / "second")
+    run(
+        "train",
+        *common,
+        "--weights",
+        weights,
+        "--lr",
+        "0",
+        "--optimizer",
+        "sgd",
+        "--out",
+        tmp_path / "second",
+    )
     first = read_weights(weights)
     second = read_weights(tmp_path / "second" / "weights.safetensors")
     assert all(first[name] == second[name] for name in first if name.endswith("conv1.weight"))
@@ -504,8 +515,17 @@ def test_documented_commands_run(command, data, tmp_path):
     }
     _, name, *flags = shlex.split(command)
     kept = [flag for i, flag in enumerate(flags) if {flag, flags[i - 1]}.isdisjoint(replaced)]
-    run(name, *kept, *(word for flag in replaced.items() if flag[1] is not None for word in flag
-                       if name == "compare" or flag[0] != "--seeds"))
+    run(
+        name,
+        *kept,
+        *(
+            word
+            for flag in replaced.items()
+            if flag[1] is not None
+            for word in flag
+            if name == "compare" or flag[0] != "--seeds"
+        ),
+    )
 
 
 @pytest.mark.parametrize("command", ["train", "compare"])

@@ -153,9 +153,7 @@ def training(options, size):
         "seed": SEED,
         "loss": round_off([loss.item()])[0],
         "gradients": sketch((name, parameter.grad) for name, parameter in model.named_parameters()),
-        "statistics": sketch(
-            (name, buffer) for name, buffer in model.named_buffers() if name in model.state_dict()
-        ),
+        "statistics": sketch((name, buffer) for name, buffer in model.named_buffers() if name in model.state_dict()),
     }
 
 

@@ -35,9 +35,7 @@ class EndLabel:
 def wrap(label: str) -> str:
     """In lines of at most WRAP characters: as few as that takes, and then about as long as each other."""
     few = len(_lines(label, WRAP))
-    width = next(
-        width for width in range(len(label) // few or 1, WRAP + 1) if len(_lines(label, width)) == few
-    )
+    width = next(width for width in range(len(label) // few or 1, WRAP + 1) if len(_lines(label, width)) == few)
     return "\n".join(_lines(label, width))
 
 

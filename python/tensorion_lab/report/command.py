@@ -48,9 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="a run of `tensorion train`, the runs of `tensorion compare`, or a folder of such",
     )
-    parser.add_argument(
-        "--out", metavar="DIR", type=Path, help="where to write (default: report in the first DIR)"
-    )
+    parser.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: report in the first DIR)")
     parser.add_argument(
         "--title", metavar="TEXT", default="Training runs", help="title of the page (default: %(default)s)"
     )
@@ -76,9 +74,7 @@ def _sections(runs: Sequence[Run], dpi: int) -> list[Section]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
-        raise ReportError(
-            "figures need matplotlib, which is not installed: pip install 'tensorion[report]'"
-        ) from None
+        raise ReportError("figures need matplotlib, which is not installed: pip install 'tensorion[report]'") from None
     return training_sections(runs, dpi)
 
 

@@ -60,9 +60,7 @@ def draw_curves(
     for line in lines:
         if line.broken:
             y = min(max(line.y[-1], limits.low), limits.high)
-            axes.plot(
-                line.x[-1], y, color=line.style.colour, marker="x", markersize=7, zorder=4, clip_on=False
-            )
+            axes.plot(line.x[-1], y, color=line.style.colour, marker="x", markersize=7, zorder=4, clip_on=False)
     ends = {line.label: line for line in sorted(lines, key=lambda line: not line.broken)}
     joined = first < last and len({line.x[-1] for line in lines if not line.broken}) == 1
     canvas.add_end_labels(

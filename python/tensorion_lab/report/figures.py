@@ -74,9 +74,7 @@ class TrainingFigures:
             canvas.axes.grid(visible=False, axis="x")
         name = quantity.name
         caption = f"{name.capitalize()} after each epoch." + (_CUT if cut else "")
-        return Picture(
-            name.replace(" ", "_"), f"{name.capitalize()} by epoch", caption, canvas.png(self._dpi)
-        )
+        return Picture(name.replace(" ", "_"), f"{name.capitalize()} by epoch", caption, canvas.png(self._dpi))
 
     def _against_time(self, quantity: Quantity) -> Picture | None:
         lines = self._lines(quantity, lambda curve: curve.seconds)
@@ -94,9 +92,8 @@ class TrainingFigures:
         )
         canvas.axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=STEPS))
         name = quantity.name
-        caption = (
-            f"The same {name} against the time spent on training, without evaluation, mean over the seeds."
-            + (_CUT if cut else "")
+        caption = f"The same {name} against the time spent on training, without evaluation, mean over the seeds." + (
+            _CUT if cut else ""
         )
         return Picture(
             name.replace(" ", "_") + "_over_time",
@@ -127,10 +124,7 @@ class TrainingFigures:
             subtitle=self._means("whiskers"),
             x_label="time in the optimizer's step (% of training time)",
         )
-        caption = (
-            "The part of the training time that the optimizer's step takes; "
-            "the rest is the model and the data."
-        )
+        caption = "The part of the training time that the optimizer's step takes; the rest is the model and the data."
         return Picture("optimizer_share", "The optimizer's share of the time", caption, canvas.png(self._dpi))
 
     def _lines(self, quantity: Quantity, x_of: Callable[[Curve], Sequence[float]]) -> list[Line]:

@@ -117,9 +117,7 @@ def _options(run: Run) -> dict[str, Any]:
 def differing(options: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys whose values are not the same in all, in the order they come in."""
     keys = dict.fromkeys(key for some in options for key in some)
-    return [
-        key for key in keys if len({json.dumps(some[key]) if key in some else None for some in options}) > 1
-    ]
+    return [key for key in keys if len({json.dumps(some[key]) if key in some else None for some in options}) > 1]
 
 
 def _label(optimizer: str, own: Mapping[str, Any]) -> str:

@@ -60,9 +60,7 @@ def html_page(document: Document) -> str:
 
 
 def _section(section: Section) -> str:
-    common = "".join(
-        f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>\n" for key, value in section.common
-    )
+    common = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>\n" for key, value in section.common)
     return (
         f"<section>\n<h2>{escape(section.title)}</h2>\n"
         + _table(section.table, "results")

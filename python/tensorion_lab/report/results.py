@@ -74,9 +74,7 @@ def results(runs: Sequence[Run]) -> Results:
         test_loss=Spread.of(some[-1].test_loss for some in epochs),
         epoch_seconds=Spread.of(time / count for time in seconds),
         optimizer_share=Spread.of(part / time for part, time in zip(optimizer_seconds, seconds, strict=True)),
-        images_per_second=Spread.of(
-            number * count / time for number, time in zip(images, seconds, strict=True)
-        )
+        images_per_second=Spread.of(number * count / time for number, time in zip(images, seconds, strict=True))
         if len(images) == len(runs)
         else None,
     )

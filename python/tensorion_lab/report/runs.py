@@ -94,9 +94,7 @@ def read_run(folder: Path) -> Run:
             raise ReportError(f"{folder / CONFIG}: expected the key '{key}'")
         if not isinstance(config[key], kind):
             expected = "text" if kind is str else "a whole number"
-            raise ReportError(
-                f"{folder / CONFIG}: expected '{key}' to be {expected}, got {_shown(config[key])}"
-            )
+            raise ReportError(f"{folder / CONFIG}: expected '{key}' to be {expected}, got {_shown(config[key])}")
     if "train_samples" in config:
         _number(config["train_samples"], "train_samples", str(folder / CONFIG))
     summary = _read_object(folder / SUMMARY) if (folder / SUMMARY).exists() else None
@@ -151,9 +149,7 @@ def _read_epochs(path: Path, config: Mapping[str, Any], complete: bool) -> list[
         epoch = _epoch(value, where)
         for key in ("optimizer", "seed"):
             if value.get(key, config[key]) != config[key]:
-                raise ReportError(
-                    f"{where}: '{key}' is {_shown(value[key])}, but {_shown(config[key])} in {CONFIG}"
-                )
+                raise ReportError(f"{where}: '{key}' is {_shown(value[key])}, but {_shown(config[key])} in {CONFIG}")
         if epochs and epoch.epoch <= epochs[-1].epoch:
             raise ReportError(f"{where}: epoch {epoch.epoch} follows epoch {epochs[-1].epoch}")
         epochs.append(epoch)

@@ -45,11 +45,7 @@ def _results_table(setup: Setup) -> Table:
         notes=[
             "(of the last epoch; ±: one standard deviation over the seeds, n - 1; best: each run's best "
             "epoch; optimizer: its share of the time)",
-            *(
-                note
-                for group, result in zip(setup.groups, found, strict=True)
-                for note in _notes(group, result)
-            ),
+            *(note for group, result in zip(setup.groups, found, strict=True) for note in _notes(group, result)),
         ],
     )
 
@@ -102,9 +98,7 @@ def _notes(group: Group, result: Results | None) -> list[str]:
     if unfinished := _count(group, Status.UNFINISHED):
         if result and not _count(group, Status.FINISHED):
             epochs = option_text(group.options.get("epochs", "?"))
-            notes.append(
-                f"{group.label}: unfinished; the values are of epoch {result.last_epoch} of {epochs}."
-            )
+            notes.append(f"{group.label}: unfinished; the values are of epoch {result.last_epoch} of {epochs}.")
         else:
             notes.append(f"{group.label}: {unfinished} of {total} runs unfinished; not in the means.")
     return notes

@@ -54,7 +54,8 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   const auto good = read_safetensors(path);
   const auto refuse = [&](const std::string& part) {
     TinyRun other;
-    expect_error<c10::Error>([&] { load_checkpoint(folder.path(), other.model, other.optimizer, no_warning); }, part);
+    expect_error<c10::Error>(
+        [&] { load_checkpoint(folder.path(), other.model, other.optimizer, no_warning); }, part);
   };
   auto changed = good;
   changed.metadata["format"] = "something else";

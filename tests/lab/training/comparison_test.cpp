@@ -21,8 +21,8 @@ RunSummary run(const std::string& optimizer, int64_t seed, const std::vector<dou
 }
 
 TEST(Comparison, StatisticsOfTheRunsThatFinished) {
-  const std::vector<RunSummary> runs{run("sgd", 0, {0.5, 0.75, 0.625}), run("muon", 0, {0.5}), run("sgd", 1, {0.25, 0.125}),
-                                     run("sgd", 2, {})};
+  const std::vector<RunSummary> runs{run("sgd", 0, {0.5, 0.75, 0.625}), run("muon", 0, {0.5}),
+                                     run("sgd", 1, {0.25, 0.125}), run("sgd", 2, {})};
   const auto rows = compare(runs);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].optimizer, "sgd");
@@ -62,9 +62,10 @@ TEST(Metrics, SummariesComeBackFromTheirFiles) {
   EXPECT_EQ(to_json(again).dump(), json.dump());
   EXPECT_EQ(metrics_lines(again.identity, again.epochs), lines);
   EXPECT_TRUE(std::isnan(again.epochs[1].train_loss));
-  EXPECT_EQ(lines.substr(0, lines.find('\n')),
-            R"({"run":"sgd-seed3","optimizer":"sgd","seed":3,"epoch":1,"lr":0.1,"train_loss":0.9,"test_loss":1.9,)"
-            R"("test_accuracy":0.1,"seconds":10.0,"optimizer_seconds":2.5})");
+  EXPECT_EQ(
+      lines.substr(0, lines.find('\n')),
+      R"({"run":"sgd-seed3","optimizer":"sgd","seed":3,"epoch":1,"lr":0.1,"train_loss":0.9,"test_loss":1.9,)"
+      R"("test_accuracy":0.1,"seconds":10.0,"optimizer_seconds":2.5})");
 }
 
 }  // namespace

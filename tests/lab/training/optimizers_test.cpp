@@ -35,7 +35,8 @@ void expect_same_parameters(const TinyModel& model, const TinyModel& reference, 
 TEST(Optimizers, SgdIsTorchs) {
   TinyModel model, reference;
   Tensorion optimizer(model.parameters(), default_options("sgd"));
-  torch::optim::SGD torchs(reference.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
+  torch::optim::SGD torchs(reference.parameters(),
+                           torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(5e-4));
   take_steps(model, optimizer, 0, 4);
   take_steps(reference, torchs, 0, 4);
   expect_same_parameters(model, reference, 1e-5);
@@ -77,7 +78,8 @@ TEST(Optimizers, JsonHasWhatTheOptimizerHas) {
   EXPECT_EQ(json["unfolding"], "balanced");
   EXPECT_EQ(json["fallback_lr"], 0.5);
   EXPECT_EQ(json["fallback_weight_decay"], 0.25);
-  expect_error<c10::ValueError>([] { default_options("lion"); }, "one of sgd, adamw, muon, tensorion, got lion");
+  expect_error<c10::ValueError>([] { default_options("lion"); },
+                                "one of sgd, adamw, muon, tensorion, got lion");
 }
 
 TEST(OptimizerState, GoesOnBitForBit) {
@@ -110,7 +112,8 @@ TEST(OptimizerState, WhatDoesNotFitIsNamed) {
   const auto refuse = [&](const std::function<void(NamedTensors&)>& change, const std::string& part) {
     auto bad = good;
     change(bad);
-    expect_error<c10::ValueError>([&] { load_optimizer_state(optimizer, model, bad, "a/file"); }, "a/file: " + part);
+    expect_error<c10::ValueError>([&] { load_optimizer_state(optimizer, model, bad, "a/file"); },
+                                  "a/file: " + part);
     EXPECT_EQ(optimizer_state(optimizer, model).at("fc.bias.step").item<float>(), count);
   };
   refuse([](auto& tensors) { tensors.erase("fc.bias.exp_avg"); }, "fc.bias.exp_avg is missing");
@@ -118,7 +121,8 @@ TEST(OptimizerState, WhatDoesNotFitIsNamed) {
          "fc.bias.momentum_buffer is unexpected");
   refuse([](auto& tensors) { tensors["conv.weight.momentum_buffer"] = at::zeros({4, 1, 3, 2}); },
          "conv.weight.momentum_buffer must be of shape [4, 1, 3, 3] and Float, got [4, 1, 3, 2] and Float");
-  refuse([](auto& tensors) { tensors["fc.bias.step"] = at::zeros({}, at::kLong); }, "fc.bias.step must be of shape [] and");
+  refuse([](auto& tensors) { tensors["fc.bias.step"] = at::zeros({}, at::kLong); },
+         "fc.bias.step must be of shape [] and");
 }
 
 }  // namespace

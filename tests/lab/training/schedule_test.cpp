@@ -36,8 +36,10 @@ TEST(Schedule, ValuesAreTorchs) {
       const auto where = golden["schedule"].get<std::string>() + " " + std::to_string(step);
       const auto at = static_cast<int64_t>(step);
       EXPECT_NEAR(schedule.lr(at), golden["lr"][step].get<double>(), kRounding) << where;
-      EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["momentum"][step].get<double>(), kRounding) << where;
-      EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["beta1"][step].get<double>(), kRounding) << where;
+      EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["momentum"][step].get<double>(), kRounding)
+          << where;
+      EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["beta1"][step].get<double>(), kRounding)
+          << where;
     }
   }
 }

@@ -19,7 +19,8 @@ using testing::TinyRun;
 
 void expect_same_run(const TinyRun& run, const TinyRun& expected) {
   for (const auto& parameter : run.model.named_parameters()) {
-    EXPECT_TRUE(at::equal(parameter.value(), expected.model.named_parameters()[parameter.key()])) << parameter.key();
+    EXPECT_TRUE(at::equal(parameter.value(), expected.model.named_parameters()[parameter.key()]))
+        << parameter.key();
   }
   const auto& history = run.trainer.state().history;
   ASSERT_EQ(history.size(), expected.trainer.state().history.size());
@@ -111,9 +112,8 @@ TEST(Trainer, WhatIsNotFiniteIsNamed) {
   for (const std::string nonfinite : {"error", "skip", "ignore"}) {
     TinyRun run("sgd", {.epochs = 1, .nonfinite = nonfinite});
     // The kernel's gradient is not finite in the third step only.
-    run.model.named_parameters()["conv.weight"].register_hook([&](at::Tensor gradient) {
-      return run.trainer.state().batch == 2 ? gradient * INFINITY : gradient;
-    });
+    run.model.named_parameters()["conv.weight"].register_hook(
+        [&](at::Tensor gradient) { return run.trainer.state().batch == 2 ? gradient * INFINITY : gradient; });
     TrainingObserver quiet;
     if (nonfinite == "error") {
       expect_error<Diverged>([&] { run.trainer.run(quiet); },
@@ -130,15 +130,19 @@ TEST(Trainer, WhatIsNotFiniteIsNamed) {
   run.model.named_parameters()["fc.bias"].fill_(NAN);
   TrainingObserver quiet;
   const at::AutoGradMode gradients(true);
-  expect_error<Diverged>([&] { run.trainer.run(quiet); },
-                         "the loss is nan and the gradient of conv.weight is not finite in epoch 1, step 1 of 4");
+  expect_error<Diverged>(
+      [&] { run.trainer.run(quiet); },
+      "the loss is nan and the gradient of conv.weight is not finite in epoch 1, step 1 of 4");
 }
 
 TEST(Trainer, BadOptionsAndStatesAreNamed) {
-  expect_error<c10::ValueError>([] { TinyRun("sgd", {.label_smoothing = 1}); }, "label_smoothing must be in [0, 1), got 1");
-  expect_error<c10::ValueError>([] { TinyRun("sgd", {.nonfinite = "warn"}); }, "nonfinite must be error, skip or ignore");
+  expect_error<c10::ValueError>([] { TinyRun("sgd", {.label_smoothing = 1}); },
+                                "label_smoothing must be in [0, 1), got 1");
+  expect_error<c10::ValueError>([] { TinyRun("sgd", {.nonfinite = "warn"}); },
+                                "nonfinite must be error, skip or ignore");
   TinyRun run;
-  expect_error<c10::ValueError>([&] { run.trainer.set_state({.epoch = 4}); }, "not one of 3 epochs of 4 batches: epoch 4");
+  expect_error<c10::ValueError>([&] { run.trainer.set_state({.epoch = 4}); },
+                                "not one of 3 epochs of 4 batches: epoch 4");
   expect_error<c10::ValueError>([&] { run.trainer.set_state({.batch = 5}); }, "batch 5");
   expect_error<c10::ValueError>([&] { run.trainer.set_state({.epoch = 1}); }, "metrics of 0 epochs");
 }
