@@ -51,6 +51,7 @@ test: build
 demo: build
 	.venv/bin/tensorion inspect resnet18
 	.venv/bin/python examples/compare_unfoldings.py
+	scripts/setup.sh demo
 	rm -rf runs/demo
 	.venv/bin/tensorion compare --dataset fashion-mnist --model resnet18 --width 0.25 --optimizers sgd,adamw,muon,tensorion \
 		--schedule onecycle --epochs 4 --limit-train 12000 --limit-test 4000 --out runs/demo

@@ -2,7 +2,7 @@
 # Sees to the system packages that a build needs: installs the missing ones
 # with apt where that is allowed, otherwise says which they are.
 #
-#   scripts/setup.sh [bench]    bench: those of the benchmarks as well
+#   scripts/setup.sh [bench|demo]    bench: those of the benchmarks as well; demo: the demo's data
 set -euo pipefail
 
 has_header() {
@@ -30,8 +30,12 @@ need libcli11-dev has_header CLI/CLI.hpp
 need nlohmann-json3-dev has_header nlohmann/json.hpp
 need libjpeg-dev has_header jpeglib.h
 need zlib1g-dev has_header zlib.h
+need curl curl --version  # for scripts/get_data.sh
+need unzip unzip -v
 if [ "${1:-}" = bench ]; then
   need libbenchmark-dev has_header benchmark/benchmark.h
+elif [ "${1:-}" = demo ] && [ -z "${TENSORION_DATA:-}" ]; then
+  need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 fi
 
 if ! "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
@@ -59,6 +63,7 @@ Tensorion's build needs packages that are not here (and cmake 3.24 or later). On
 
     sudo apt-get install ${missing[*]}
 
-Then run make again.
+Then run make again. (dataset-fashion-mnist can be had by scripts/get_data.sh fashion-mnist instead; name its folder
+in TENSORION_DATA.)
 MESSAGE
 exit 1
