@@ -1,11 +1,15 @@
 #include "tensorion/lmo.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
 #include <regex>
 #include <sstream>
+
+#include "tensorion/elementwise.h"
+#include "tensorion/scratch.h"
 
 namespace tensorion {
 namespace {
@@ -21,61 +25,76 @@ Unfolding column(at::IntArrayRef shape) {
 
 struct Candidate {
   Unfolding unfolding;
-  double upper;                             // of the nuclear norm
-  std::optional<NuclearEstimate> estimate;  // where it was solved
+  double upper;  // of the nuclear norm
 };
 
 // All unfoldings with the bound ||A||_* <= sqrt(min(m, n)) ||A||_F, by decreasing bound.
 std::vector<Candidate> candidates(const at::Tensor& m) {
   const double norm =
       at::linalg_vector_norm(m, 2, std::nullopt, false, at::kDouble).item<double>() * (1 + 1e-6);
-  const auto bound = [&](const Unfolding& unfolding) {
-    return std::sqrt(static_cast<double>(std::min(unfolding.rows(), unfolding.cols()))) * norm;
-  };
   std::vector<Candidate> all;
   for (const auto& modes : unfoldings(m.sizes())) {
     const Unfolding unfolding(m.sizes(), modes);
-    all.push_back({unfolding, bound(unfolding), std::nullopt});
+    const auto side = static_cast<double>(std::min(unfolding.rows(), unfolding.cols()));
+    all.push_back({unfolding, std::sqrt(side) * norm});
   }
   // A vector's only unfolding is itself.
-  if (all.empty()) all.push_back({column(m.sizes()), norm, std::nullopt});
+  if (all.empty()) all.push_back({column(m.sizes()), norm});
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.upper > b.upper; });
   return all;
 }
 
+// The unfolding of x by a copy in scratch memory, unless it is a view; modes in the order in which that is
+// done fastest, which no norm notices.
+at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x) {
+  if (unfolding.is_view(x)) return unfolding.unfold(x);
+  auto matrix = scratch({unfolding.rows(), unfolding.cols()}, x.options());
+  copy_entries(x, unfolding.fold(matrix));
+  return matrix;
+}
+
+// An unfolding that bounds could not rule out.
+struct Contender {
+  Unfolding unfolding;
+  NuclearEstimate estimate;
+};
+
 // To about 1e-7: where certified bounds overlap.
 double exact_nuclear_norm(const at::Tensor& a) {
   const auto wide = (a.size(0) > a.size(1) ? a.mT() : a).to(at::kDouble);
+  // Eigenvalues of the Gram matrix are found faster, but wrong by MKL (2024.2) inside of a parallel region.
   constexpr int64_t kSmall = 256;
-  if (wide.size(0) <= kSmall) return at::linalg_svdvals(wide).sum().item<double>();
+  if (wide.size(0) <= kSmall || at::in_parallel_region())
+    return at::linalg_svdvals(wide).sum().item<double>();
   const double scale = wide.abs().max().item<double>();
   const auto normalized = wide / scale;
   return scale *
          at::linalg_eigvalsh(at::mm(normalized, normalized.mT())).clamp_min(0).sqrt().sum().item<double>();
 }
 
-// The candidate with the largest nuclear norm; counts those that had to be solved.
-Candidate select(const at::Tensor& m, int64_t& solved) {
-  std::vector<Candidate> contenders;
+// The contender with the largest nuclear norm; counts those that had to be solved.
+Contender select(const at::Tensor& m, int64_t& solved) {
+  std::vector<Contender> contenders;
   double bar = 0;  // the largest certified lower bound so far
-  for (auto& candidate : candidates(m)) {
+  const auto rule_out = [&] {
+    std::erase_if(contenders, [bar](const Contender& c) { return c.estimate.bounds().upper < bar; });
+  };
+  for (const auto& candidate : candidates(m)) {
     if (candidate.upper < bar) break;
-    auto estimate = NuclearEstimate(candidate.unfolding.unfold(m), bar);
-    candidate.upper = estimate.bounds().upper;
-    if (candidate.upper < bar) continue;
+    const auto unfolding = candidate.unfolding.reordered();
+    NuclearEstimate estimate(gather(unfolding, m), bar);
+    if (estimate.bounds().upper < bar) continue;
     ++solved;
     bar = std::max(bar, estimate.bounds().lower);
-    candidate.estimate = std::move(estimate);
-    contenders.push_back(std::move(candidate));
-    std::erase_if(contenders, [bar](const Candidate& other) { return other.upper < bar; });
+    contenders.push_back({unfolding, std::move(estimate)});
+    rule_out();
   }
   if (contenders.size() > 1) {
     for (auto& contender : contenders) {
-      contender.estimate->refine();
-      contender.upper = contender.estimate->bounds().upper;
-      bar = std::max(bar, contender.estimate->bounds().lower);
+      contender.estimate.refine();
+      bar = std::max(bar, contender.estimate.bounds().lower);
     }
-    std::erase_if(contenders, [bar](const Candidate& other) { return other.upper < bar; });
+    rule_out();
   }
   if (contenders.size() == 1) return std::move(contenders.front());
   // In the order of enumeration, so that the first of equals wins.
@@ -93,8 +112,11 @@ Candidate select(const at::Tensor& m, int64_t& solved) {
       best_norm = norm;
     }
   }
-  contenders[best].upper = std::min(contenders[best].upper, best_norm * (1 + 1e-6));
   return std::move(contenders[best]);
+}
+
+bool is_halley(const PolarOptions& polar, const at::Tensor& m) {
+  return polar.method == "halley" || (polar.method == "auto" && m.is_cpu());
 }
 
 }  // namespace
@@ -143,19 +165,18 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
   LmoResult result;
   if (unfolding.is_online() && m.numel() > 0) {
     auto winner = select(input, result.solved);
-    const bool halley = polar.method == "halley" || (polar.method == "auto" && m.is_cpu());
-    const auto factor =
-        halley ? winner.estimate->factor() : certified_polar(winner.unfolding.unfold(input), polar);
-    result.x = winner.unfolding.fold(factor.x);
+    const auto factor = is_halley(polar, m) ? winner.estimate.factor()
+                                            : certified_polar(gather(winner.unfolding, input), polar);
+    result.x = winner.unfolding.fold(factor.x).clone();
     result.modes = winner.unfolding.modes();
     result.value = factor.value;
-    result.upper = std::max(result.value, std::min(winner.upper, factor.nuclear.upper));
+    result.upper = std::max(result.value, std::min(winner.estimate.bounds().upper, factor.nuclear.upper));
     return result;
   }
   const auto chosen =
       unfolding.is_online() ? UnfoldingStrategy("balanced").choose(m.sizes()) : unfolding.choose(m.sizes());
   const auto factor = certified_polar(chosen.unfold(input), polar);
-  result.x = chosen.fold(factor.x);
+  result.x = chosen.fold(factor.x).clone();
   result.modes = chosen.modes();
   result.value = factor.value;
   result.solved = 1;
@@ -166,6 +187,20 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
     if (other.unfolding.modes() != chosen.canonical()) result.upper = std::max(result.upper, other.upper);
   }
   return result;
+}
+
+Direction lmo_direction(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
+  if (unfolding.is_online() && m.numel() > 0) {
+    int64_t solved = 0;
+    auto winner = select(m, solved);
+    const auto x =
+        is_halley(polar, m) ? winner.estimate.factor().x : polar_scratch(gather(winner.unfolding, m), polar);
+    return {winner.unfolding.fold(x), winner.unfolding};
+  }
+  auto chosen =
+      unfolding.is_online() ? UnfoldingStrategy("balanced").choose(m.sizes()) : unfolding.choose(m.sizes());
+  if (!chosen.is_view(m)) chosen = chosen.reordered();
+  return {chosen.fold(polar_scratch(gather(chosen, m), polar)), chosen};
 }
 
 }  // namespace tensorion

@@ -19,7 +19,8 @@ namespace tensorion {
 class UnfoldingStrategy {
  public:
   UnfoldingStrategy(const std::string& name);  // NOLINT(google-explicit-constructor)
-  UnfoldingStrategy(const char* name) : UnfoldingStrategy(std::string(name)) {}
+  UnfoldingStrategy(const char* name)          // NOLINT(google-explicit-constructor)
+      : UnfoldingStrategy(std::string(name)) {}
   UnfoldingStrategy(Modes modes) : modes_(std::move(modes)) {}  // NOLINT(google-explicit-constructor)
 
   bool is_online() const { return online_; }
@@ -50,5 +51,12 @@ struct LmoResult {
 // where the first in the order of enumeration wins) but solves only those that bounds cannot rule out.
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online",
               const PolarOptions& polar = {});
+
+// What a step needs of it: the answer alone, which may lie in scratch memory, and its unfolding.
+struct Direction {
+  at::Tensor x;
+  Unfolding unfolding;
+};
+Direction lmo_direction(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar);
 
 }  // namespace tensorion

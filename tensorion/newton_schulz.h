@@ -11,6 +11,7 @@ namespace tensorion {
 // x: (..., m, n) with m <= n, of the dtype to compute in; zero matrices stay zero. Wide matrices are iterated
 // in the Gram domain (on R alone, m x m), with a restart from X after the second step and every third from
 // there: without it the condition of the accumulated factor grows to 1e12.
+// The result may lie in scratch memory.
 at::Tensor newton_schulz(const at::Tensor& x, const Coefficients& schedule);
 
 }  // namespace tensorion

@@ -74,9 +74,9 @@ torch::optim::OptimizerParamGroup param_group(std::vector<at::Tensor> params, Te
 
 class Tensorion : public torch::optim::Optimizer {
  public:
-  Tensorion(const std::vector<torch::optim::OptimizerParamGroup>& groups,
-            const TensorionOptions& defaults = {});
-  Tensorion(std::vector<at::Tensor> params, const TensorionOptions& defaults = {})
+  explicit Tensorion(const std::vector<torch::optim::OptimizerParamGroup>& groups,
+                     const TensorionOptions& defaults = {});
+  explicit Tensorion(std::vector<at::Tensor> params, const TensorionOptions& defaults = {})
       : Tensorion({torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
 
   // Splits the group by effective order, as the constructor does.

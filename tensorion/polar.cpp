@@ -1,11 +1,11 @@
 #include "tensorion/polar.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <cmath>
 
 #include "tensorion/newton_schulz.h"
+#include "tensorion/parallel.h"
 
 namespace tensorion {
 namespace {
@@ -38,7 +38,9 @@ at::Tensor scaled(const at::Tensor& a, int exponent) {
 }
 
 double inner_product(const at::Tensor& a, const at::Tensor& b) {
-  return at::dot(a.reshape(-1), b.reshape(-1)).item<double>();
+  // Both of them in the memory order of the first.
+  return a.is_contiguous() ? at::dot(a.view(-1), b.reshape(-1)).item<double>()
+                           : at::dot(a.mT().reshape(-1), b.mT().reshape(-1)).item<double>();
 }
 
 // U V^T of the compact SVD: directions whose singular value is rounding noise are left out.
@@ -87,15 +89,21 @@ NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
   check_input(a);
   TORCH_CHECK_VALUE(a.dim() == 2, "[tensorion.polar] expected one matrix, got shape ", a.sizes());
   if (a.numel() == 0) return;
-  auto work = (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a));
-  const double largest = largest_entry(work);
-  if (largest == 0) return;
-  // By a power of two, so that scaling rounds nothing.
-  exponent_ = std::ilogb(largest);
-  const bool moderate = std::abs(exponent_) <= 24;
-  if (moderate) exponent_ = 0;
-  a_ = moderate ? work.contiguous() : scaled(work.contiguous(), -exponent_);
+  a_ = (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a));
   gram_.emplace(a_);
+  // Squares of entries that are very small or very large leave the range of the dtype, and those of entries
+  // that are not finite show here: then, only, the entries are looked at.
+  constexpr double kModerate = 1e12;
+  if (!(gram_->trace > 1 / kModerate && gram_->trace < kModerate)) {
+    const double largest = largest_entry(a_);
+    if (largest == 0) {
+      a_.reset();
+      return;
+    }
+    exponent_ = std::ilogb(largest);  // by a power of two, so that scaling rounds nothing
+    a_ = scaled(a_, -exponent_);
+    gram_.emplace(a_);
+  }
   bounds_ = {0, std::ldexp(gram_->nuclear_upper, exponent_)};
   if (bounds_.upper < bar) return;
   // A stable rank under 2 goes with singular values that three poles do not reach.
@@ -105,24 +113,35 @@ NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
 
 void NuclearEstimate::solve(ZolotarevPass::Accuracy accuracy) {
   accuracy_ = accuracy;
+  pass_.reset();  // its memory serves the next one
   pass_ = ZolotarevPass::solve(*gram_, accuracy);
-  const auto bounds = pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear;
+  narrow(pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear);
+}
+
+// `bounds`: of a_.
+void NuclearEstimate::narrow(const NuclearBounds& bounds) {
   bounds_.lower = std::max(bounds_.lower, std::ldexp(bounds.lower, exponent_));
   bounds_.upper = std::min(bounds_.upper, std::ldexp(bounds.upper, exponent_));
 }
 
-bool NuclearEstimate::refine() {
-  if (!a_.defined() || accuracy_ == ZolotarevPass::Accuracy::coarse) return false;
-  solve(ZolotarevPass::Accuracy::coarse);
-  return true;
+void NuclearEstimate::refine() {
+  if (pass_ && pass_->refine(*gram_)) narrow(pass_->nuclear_norm());
 }
 
 PolarFactor NuclearEstimate::factor() {
   if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
-  double upper = std::ldexp(bounds_.upper, -exponent_);
-  if (!accuracy_ || (pass_ && pass_->value() < kPolarQuality * upper)) refine();
+  const auto certified = [this] {
+    return pass_ && std::ldexp(pass_->value(), exponent_) >= kPolarQuality * bounds_.upper;
+  };
+  if (!accuracy_) solve(ZolotarevPass::Accuracy::light);
+  // Where the bounds leave it open whether the light pass is good enough, one more inverse tells.
+  if (pass_ && !certified() && std::ldexp(pass_->value(), exponent_) >= kPolarQuality * bounds_.lower)
+    refine();
+  if (pass_ && !certified() && *accuracy_ == ZolotarevPass::Accuracy::light) {
+    solve(ZolotarevPass::Accuracy::coarse);
+  }
   if (!pass_) return svd_factor(input_);
-  upper = std::ldexp(bounds_.upper, -exponent_);
+  double upper = std::ldexp(bounds_.upper, -exponent_);
   auto x = pass_->apply(a_);
   double value = inner_product(a_, x);
   double resolution = pass_->resolution();
@@ -163,6 +182,13 @@ PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
   return {x, value, estimate.bounds()};
 }
 
+at::Tensor polar_scratch(const at::Tensor& a, const PolarOptions& options) {
+  check_input(a);
+  const auto method = resolved(options.method, a);
+  if (a.numel() == 0) return at::zeros_like(a);
+  return method == "newton_schulz" ? newton_schulz_factor(a, options) : single_factor(a, method).x;
+}
+
 at::Tensor polar(const at::Tensor& a, const PolarOptions& options) {
   check_input(a);
   options.check();
@@ -171,9 +197,9 @@ at::Tensor polar(const at::Tensor& a, const PolarOptions& options) {
   const auto method = resolved(options.method, a);
   if (method == "newton_schulz") {
     if (a.is_cpu()) largest_entry(input);
-    return newton_schulz_factor(input, options);
+    return newton_schulz_factor(input, options).clone();
   }
-  if (a.dim() == 2) return single_factor(input, method).x;
+  if (a.dim() == 2) return single_factor(input, method).x.clone();
   const auto matrices = input.reshape({-1, a.size(-2), a.size(-1)});
   auto out = at::empty_like(matrices, at::MemoryFormat::Contiguous);
   const auto solve = [&](int64_t begin, int64_t end) {
@@ -181,7 +207,7 @@ at::Tensor polar(const at::Tensor& a, const PolarOptions& options) {
   };
   // Small matrices side by side, large ones one after the other on all threads.
   const int64_t side = std::min(a.size(-2), a.size(-1));
-  at::parallel_for(0, matrices.size(0), side < 256 ? 1 : matrices.size(0), solve);
+  parallel_calls(0, matrices.size(0), side < 256 ? 1 : matrices.size(0), solve);
   return out.reshape(a.sizes());
 }
 

@@ -33,9 +33,12 @@ inline constexpr double kPolarQuality = 0.97;
 // on CPU; elsewhere it gives non-finite output, since finding it would stall the device.
 at::Tensor polar(const at::Tensor& a, const PolarOptions& options = {});
 
+// The same for one matrix, in scratch memory where that serves: not to be kept.
+at::Tensor polar_scratch(const at::Tensor& a, const PolarOptions& options);
+
 // The polar factor of one matrix with what is known of it.
 struct PolarFactor {
-  at::Tensor x;
+  at::Tensor x;      // may lie in scratch memory: to be kept, it must be copied
   double value = 0;  // <A, X> / max(1, bound of ||X||_2): attained by a matrix of spectral norm at most 1
   NuclearBounds nuclear;  // of A
 };
@@ -47,13 +50,14 @@ class NuclearEstimate {
   // `a`: one finite matrix. Where ||a||_* < bar shows early, the bounds say no more than that.
   explicit NuclearEstimate(const at::Tensor& a, double bar = 0);
   const NuclearBounds& bounds() const { return bounds_; }
-  // From about 0.5 % to 0.1 %, by further work; returns whether there was any to do.
-  bool refine();
+  // From about 0.5 % to 0.1 %, for the price of an inverse, where that is still possible.
+  void refine();
   // As certified_polar with method "halley".
   PolarFactor factor();
 
  private:
   void solve(ZolotarevPass::Accuracy accuracy);
+  void narrow(const NuclearBounds& bounds);
 
   at::Tensor input_;
   at::Tensor a_;  // the input with m <= n, in fp32 or fp64, times 2^-exponent_; undefined where it is zero

@@ -1,13 +1,17 @@
 #include "tensorion/step.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
+
+#include "tensorion/elementwise.h"
+#include "tensorion/parallel.h"
+#include "tensorion/scratch.h"
 
 namespace tensorion {
 namespace {
@@ -47,50 +51,42 @@ double largest_finite(at::ScalarType dtype) {
   }
 }
 
-// max |x|: NaN or infinite where an entry is.
-double magnitude(const at::Tensor& x) {
-  return x.numel() == 0 ? 0 : at::linalg_vector_norm(x, INFINITY).item<double>();
+// Sums propagate what is not finite, and are fast; those of large numbers may overflow, so that a sum which
+// is not finite says nothing yet.
+bool is_finite(const at::Tensor& x) {
+  return std::isfinite(x.sum(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).item<double>()) ||
+         x.isfinite().all().item<bool>();
 }
 
-// The answer to the momentum m, as large as its parameter, and the scale of its unfolding.
-std::pair<at::Tensor, double> direction(const at::Tensor& m, const StepOptions& options) {
-  if (options.unfolding.is_online()) {
-    const auto result = lmo(m, options.unfolding, options.polar);
-    return {result.x, adjusted_scale(Unfolding(m.sizes(), result.modes), options.adjust_lr_fn)};
-  }
-  const auto unfolding = options.unfolding.choose(m.sizes());
-  return {unfolding.fold(polar(unfolding.unfold(m), options.polar)),
-          adjusted_scale(unfolding, options.adjust_lr_fn)};
-}
-
-// A sum of finite gradients may overflow: as the largest number it keeps its direction. Returns whether the
-// sum is finite now. Values are looked at on the CPU only, where that costs no synchronization.
-bool saturate(const at::Tensor& sum, const at::Tensor& grad) {
-  if (!sum.is_cpu() || std::isfinite(magnitude(sum))) return true;
-  if (!std::isfinite(magnitude(grad))) return false;
-  const double limit = largest_finite(sum.scalar_type());
-  sum.clamp_(-limit, limit);
-  return std::isfinite(magnitude(sum));
+// m <- beta m + sign g; returns whether it is finite now. A sum of finite gradients may overflow: as the
+// largest number it keeps its direction. Values are looked at on the CPU only, where that costs no
+// synchronization.
+bool add_gradient(double beta, const at::Tensor& m, double sign, const at::Tensor& grad) {
+  if (scale_add(beta, m, sign, grad) || !m.is_cpu() || is_finite(m)) return true;
+  if (!is_finite(grad)) return false;
+  const double limit = largest_finite(m.scalar_type());
+  m.clamp_(-limit, limit);
+  return is_finite(m);
 }
 
 // M <- G + beta M and W <- (1 - eta gamma) W - eta scale X, with numbers.
 void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
             const StepOptions& options) {
   const double sign = options.maximize ? -1 : 1;
-  momentum.mul_(options.momentum).add_(grad, sign);
-  bool finite = saturate(momentum, grad);
+  bool finite = add_gradient(options.momentum, momentum, sign, grad);
   auto target = momentum;
   if (options.nesterov) {
-    target = (momentum * options.momentum).add_(grad, sign);
-    finite = finite && saturate(target, grad);
+    target = scratch(momentum.sizes(), momentum.options());
+    copy_entries(momentum, target);
+    finite = add_gradient(options.momentum, target, sign, grad) && finite;
   }
   if (!finite) {
     param.fill_(NAN);
     return;
   }
-  const auto [x, scale] = direction(target, options);
-  if (options.weight_decay != 0) param.mul_(1 - options.lr * options.weight_decay);
-  param.add_(x, -options.lr * scale);
+  const auto direction = lmo_direction(target, options.unfolding, options.polar);
+  const double scale = adjusted_scale(direction.unfolding, options.adjust_lr_fn);
+  scale_add(1 - options.lr * options.weight_decay, param, -options.lr * scale, direction.x);
 }
 
 // The same with a learning rate and a verdict that only the device knows.
@@ -104,30 +100,57 @@ void update_on_device(const at::Tensor& param, const at::Tensor& grad, const at:
   const auto clean = options.found_inf ? at::where(go > 0, grad, at::zeros_like(grad)) : grad;
   momentum.mul_((1 - (1 - options.momentum) * go).to(dtype)).add_(clean, sign);
   const auto target = options.nesterov ? (momentum * options.momentum).add_(clean, sign) : momentum;
-  const auto [x, scale] = direction(target, options);
+  const auto [x, unfolding] = lmo_direction(target, options.unfolding, options.polar);
+  const double scale = adjusted_scale(unfolding, options.adjust_lr_fn);
   if (options.weight_decay != 0) param.mul_((1 - lr * options.weight_decay).to(param.scalar_type()));
   param.sub_(x * (lr * scale).to(x.scalar_type()));
 }
 
-// Calls work(i) for every tensor: large ones one after the other on all threads, small ones side by side on
-// one thread each, the costliest first.
+// The scratch memory of a tensor's update, in entries, and its cost, in products of entries.
+struct Need {
+  int64_t unfolding;
+  int64_t memory;
+  double cost;
+};
+
+Need need(at::IntArrayRef shape, const UnfoldingStrategy& strategy) {
+  const auto unfolding = (strategy.is_online() ? UnfoldingStrategy("balanced") : strategy).choose(shape);
+  const int64_t m = std::min(unfolding.rows(), unfolding.cols()),
+                n = std::max(unfolding.rows(), unfolding.cols());
+  // The unfolding, the Gram matrix, an inverse and the factor; online may keep two of each.
+  const int64_t memory = (m * n + 3 * m * m) * (strategy.is_online() ? 2 : 1);
+  return {m * n, memory, static_cast<double>(m) * m * (n + m)};
+}
+
+// Scratch memory in sizes of the largest unfolding: what that one needs by itself.
+constexpr int64_t kBudget = 5;
+
+// Calls work(i) for every tensor, the costliest first. Where the budget allows one for each thread, they are
+// done side by side on one thread each; the others before them one after the other on all threads.
 template <typename Work>
-void for_each_tensor(at::TensorList tensors, Work work) {
-  constexpr int64_t kSmall = 256 * 256;
+void for_each_tensor(at::TensorList tensors, const UnfoldingStrategy& strategy, Work work) {
+  std::vector<Need> needs;
+  int64_t budget = 0;
+  for (const auto& tensor : tensors) {
+    needs.push_back(need(tensor.sizes(), strategy));
+    budget = std::max(budget, kBudget * needs.back().unfolding);
+  }
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return needs[a].cost > needs[b].cost; });
+  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
   std::vector<size_t> small;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (tensors[i].is_cpu() && tensors[i].numel() < kSmall) {
+  for (const size_t i : order) {
+    if (tensors[i].is_cpu() && threads > 1 && threads * needs[i].memory <= budget) {
       small.push_back(i);
     } else {
       work(i);
     }
   }
-  std::stable_sort(small.begin(), small.end(),
-                   [&](size_t a, size_t b) { return tensors[a].numel() > tensors[b].numel(); });
   std::atomic<size_t> next = 0;
-  const auto workers = std::min<int64_t>(at::get_num_threads(), static_cast<int64_t>(small.size()));
-  at::parallel_for(0, workers, 1, [&](int64_t, int64_t) {
-    const c10::NoGradGuard no_grad;
+  const auto lanes = std::min<int64_t>(threads, static_cast<int64_t>(small.size()));
+  parallel_calls(0, lanes, 1, [&](int64_t, int64_t) {
     for (size_t i = next++; i < small.size(); i = next++) work(small[i]);
   });
 }
@@ -168,14 +191,14 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
   }
   const c10::NoGradGuard no_grad;
   const bool on_device = options.lr_tensor || options.found_inf;
-  for_each_tensor(params, [&](size_t i) {
+  for_each_tensor(params, options.unfolding, [&](size_t i) {
     (on_device ? update_on_device : update)(params[i], grads[i], momenta[i], options);
   });
 }
 
 int64_t first_nonfinite(at::TensorList tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!std::isfinite(magnitude(tensors[i]))) return static_cast<int64_t>(i);
+    if (!is_finite(tensors[i])) return static_cast<int64_t>(i);
   }
   return -1;
 }
@@ -183,6 +206,7 @@ int64_t first_nonfinite(at::TensorList tensors) {
 at::Tensor any_nonfinite(at::TensorList tensors) {
   TORCH_CHECK_VALUE(!tensors.empty(), "[tensorion.step] expected at least one tensor, got none");
   const auto number = at::TensorOptions().dtype(at::kFloat).device(tensors[0].device());
+  if (tensors[0].is_cpu()) return at::full({}, first_nonfinite(tensors) < 0 ? 0.0 : 1.0, number);
   std::vector<at::Tensor> magnitudes{at::zeros({}, number)};
   for (const auto& tensor : tensors) {
     if (tensor.numel() > 0) magnitudes.push_back(at::linalg_vector_norm(tensor, INFINITY).to(number));

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensorion/scratch.h"
+
 // The LAPACK that libtorch itself was linked with, where it is visible. ATen's own Cholesky functions copy
 // and transpose around the same routines, which doubles their cost; they remain the way on other devices.
 extern "C" {
@@ -18,21 +20,52 @@ void dpotri_(const char*, const int*, double*, const int*, int*) __attribute__((
 namespace tensorion {
 namespace {
 
-// Blocks of at least 192 rows keep the products at the speed of a large GEMM; more than eight save nothing.
-int64_t block_rows(int64_t m) { return std::max<int64_t>(192, (m + 7) / 8); }
+// Below this, half a product is not worth the calls.
+int64_t smallest_block(const at::Tensor& a) { return a.is_cpu() ? 192 : 1024; }
 
-// The lower blocks of left * right, mirrored; the product must be symmetric.
-at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right) {
-  const int64_t m = left.size(-2);
-  const int64_t block = left.is_cpu() ? block_rows(m) : std::max<int64_t>(512, (m + 1) / 2);
-  if (left.dim() != 2 || m <= block) return at::matmul(left, right);
-  auto out = at::empty({m, m}, left.options());
-  for (int64_t begin = 0; begin < m; begin += block) {
-    const int64_t rows = std::min(block, m - begin);
-    auto lower = out.narrow(0, begin, rows).narrow(1, 0, begin + rows);
-    at::mm_out(lower, left.narrow(0, begin, rows), right.narrow(1, 0, begin + rows));
-    if (begin > 0) out.narrow(0, 0, begin).narrow(1, begin, rows).copy_(lower.narrow(1, 0, begin).t());
+// The lower triangle of out <- alpha left right + beta c. Halved again and again, so that most of it is large
+// products: a quarter, then two of a sixteenth, and so on.
+void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, double alpha,
+                   double beta, const at::Tensor& c) {
+  const int64_t m = left.size(0);
+  const auto multiply = [&](auto part, const at::Tensor& l, const at::Tensor& r, const auto& added) {
+    if (beta == 0 && alpha == 1) {
+      at::mm_out(part, l, r);
+    } else {
+      at::addmm_out(part, added, l, r, beta, alpha);
+    }
+  };
+  if (m <= smallest_block(left)) return multiply(out, left, right, c);
+  // Multiples of 16 keep rows aligned.
+  const int64_t half = (m / 2 + 15) / 16 * 16;
+  const auto quarter = [&](const at::Tensor& x, int64_t row, int64_t col) {
+    if (!x.defined()) return x;
+    return x.narrow(0, row, row ? m - half : half).narrow(1, col, col ? m - half : half);
+  };
+  const auto top = left.narrow(0, 0, half), bottom = left.narrow(0, half, m - half);
+  const auto first = right.narrow(1, 0, half), last = right.narrow(1, half, m - half);
+  lower_product(quarter(out, 0, 0), top, first, alpha, beta, quarter(c, 0, 0));
+  multiply(quarter(out, half, 0), bottom, first, quarter(c, half, 0));
+  lower_product(quarter(out, half, half), bottom, last, alpha, beta, quarter(c, half, half));
+}
+
+at::Tensor lower_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
+                         const at::Tensor& c) {
+  auto out = scratch({left.size(0), left.size(0)}, left.options());
+  lower_product(out, left, right, alpha, beta, c);
+  return out;
+}
+
+at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
+                             const at::Tensor& c) {
+  if (left.dim() == 2) {
+    auto out = lower_product(left, right, alpha, beta, c);
+    if (left.size(0) > smallest_block(left)) mirror_lower_(out);
+    return out;
   }
+  auto out = at::matmul(left, right);
+  if (alpha != 1) out.mul_(alpha);
+  if (beta != 0) out.add_(c, beta);
   return out;
 }
 
@@ -41,15 +74,95 @@ void mirror_lower(T* w, int64_t m) {
   constexpr int64_t kTile = 32;
   const int64_t tiles = (m + kTile - 1) / kTile;
   at::parallel_for(0, tiles, 8, [&](int64_t first, int64_t last) {
+    // By way of a buffer, since rows of a power of two apart share few cache lines.
+    T buffer[kTile][kTile];
     for (int64_t tile = first; tile < last; ++tile) {
-      const int64_t end = std::min(m, (tile + 1) * kTile);
-      for (int64_t start = 0; start < end; start += kTile) {
-        for (int64_t i = tile * kTile; i < end; ++i) {
-          for (int64_t j = start; j < std::min(i, start + kTile); ++j) w[j * m + i] = w[i * m + j];
+      const int64_t top = tile * kTile, rows = std::min(m - top, kTile);
+      for (int64_t left = 0; left <= top; left += kTile) {
+        const int64_t cols = std::min(m - left, kTile);
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < cols; ++j) buffer[j][i] = w[(top + i) * m + left + j];
+        }
+        for (int64_t j = 0; j < cols; ++j) {
+          // On the diagonal, what is above it.
+          const int64_t from = left == top ? j + 1 : 0;
+          for (int64_t i = from; i < rows; ++i) w[(left + j) * m + top + i] = buffer[j][i];
         }
       }
     }
   });
+}
+
+// Rows [first, last) of accumulate_lower.
+template <typename T>
+void accumulate_rows(T* q, bool add, const std::vector<const T*>& matrices, const std::vector<double>& scales,
+                     std::vector<Moments>& moments, int64_t m, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; ++i) {
+    T* row = q ? q + i * m : nullptr;
+    for (size_t k = 0; k < matrices.size(); ++k) {
+      const T* w = matrices[k] + i * m;
+      T squares = 0;
+      if (!row) {
+#pragma omp simd reduction(+ : squares)
+        for (int64_t j = 0; j <= i; ++j) squares += w[j] * w[j];
+      } else {
+        const T scale = static_cast<T>(scales[k]);
+        const T keep = add || k > 0 ? 1 : 0;
+        if (keep == 0) std::fill(row, row + i + 1, T(0));
+#pragma omp simd reduction(+ : squares)
+        for (int64_t j = 0; j <= i; ++j) {
+          row[j] += scale * w[j];
+          squares += w[j] * w[j];
+        }
+      }
+      const double diagonal = w[i];
+      moments[k].squares += 2 * static_cast<double>(squares) - diagonal * diagonal;
+      moments[k].trace += diagonal;
+    }
+  }
+}
+
+template <typename T>
+std::vector<Moments> accumulate(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
+                                const std::vector<double>& scales) {
+  const int64_t m = matrices[0].size(0);
+  std::vector<const T*> pointers;
+  for (const auto& matrix : matrices) pointers.push_back(matrix.const_data_ptr<T>());
+  // Row ranges of equal area under the diagonal, summed in order: the result does not depend on the threads.
+  constexpr int64_t kChunks = 16;
+  std::vector<std::vector<Moments>> partial(kChunks, std::vector<Moments>(matrices.size()));
+  const auto boundary = [m](int64_t chunk) {
+    return static_cast<int64_t>(std::llround(m * std::sqrt(static_cast<double>(chunk) / kChunks)));
+  };
+  at::parallel_for(0, kChunks, m < 256 ? kChunks : 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) {
+      accumulate_rows<T>(q ? q->data_ptr<T>() : nullptr, add, pointers, scales, partial[chunk], m,
+                         boundary(chunk), boundary(chunk + 1));
+    }
+  });
+  std::vector<Moments> moments(matrices.size());
+  for (const auto& chunk : partial) {
+    for (size_t k = 0; k < matrices.size(); ++k) {
+      moments[k].trace += chunk[k].trace;
+      moments[k].squares += chunk[k].squares;
+    }
+  }
+  return moments;
+}
+
+// The same on any device.
+std::vector<Moments> accumulate_generic(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
+                                        const std::vector<double>& scales) {
+  std::vector<Moments> moments;
+  if (q && !add) q->zero_();
+  for (size_t k = 0; k < matrices.size(); ++k) {
+    const auto lower = matrices[k].tril();
+    if (q) q->add_(lower, scales[k]);
+    const auto diagonal = lower.diagonal().to(at::kDouble);
+    moments.push_back({diagonal.sum().item<double>(), 2 * lower.square().sum(at::kDouble).item<double>() -
+                                                          diagonal.square().sum().item<double>()});
+  }
+  return moments;
 }
 
 template <typename T>
@@ -69,9 +182,14 @@ std::optional<double> invert_positive(T* w, int64_t size,
 
 }  // namespace
 
-at::Tensor gram(const at::Tensor& a) { return symmetric_product(a, a.mT()); }
+at::Tensor gram(const at::Tensor& a) { return symmetric_product(a, a.mT(), 1, 0, {}); }
 
-at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b) { return symmetric_product(a, b); }
+at::Tensor lower_gram(const at::Tensor& a) { return lower_product(a, a.mT(), 1, 0, {}); }
+
+at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha, double beta,
+                             const at::Tensor& c) {
+  return symmetric_product(a, b, alpha, beta, c);
+}
 
 void mirror_lower_(at::Tensor& w) {
   if (w.is_cpu() && w.is_contiguous() && w.scalar_type() == at::kFloat) {
@@ -99,6 +217,13 @@ std::optional<double> invert_positive_(at::Tensor& w) {
   if (!std::isfinite(log_det)) return std::nullopt;
   w.copy_(at::cholesky_inverse(lower));
   return log_det;
+}
+
+std::vector<Moments> accumulate_lower(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
+                                      const std::vector<double>& scales) {
+  if (!matrices[0].is_cpu()) return accumulate_generic(q, add, matrices, scales);
+  return matrices[0].scalar_type() == at::kFloat ? accumulate<float>(q, add, matrices, scales)
+                                                 : accumulate<double>(q, add, matrices, scales);
 }
 
 }  // namespace tensorion

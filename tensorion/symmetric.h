@@ -5,14 +5,19 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <vector>
 
 namespace tensorion {
 
 // a a^T for a of shape (..., m, n).
 at::Tensor gram(const at::Tensor& a);
 
-// a b for symmetric a and b that commute, so that the product is symmetric.
-at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b);
+// The same for one matrix, of which only the lower triangle is defined.
+at::Tensor lower_gram(const at::Tensor& a);
+
+// alpha a b + beta c for symmetric a, b and c of which a and b commute, so that the result is symmetric.
+at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha = 1, double beta = 0,
+                             const at::Tensor& c = {});
 
 // Copies the lower triangle of the square, row-major matrix w to the upper one.
 void mirror_lower_(at::Tensor& w);
@@ -20,5 +25,16 @@ void mirror_lower_(at::Tensor& w);
 // Replaces the lower triangle of w by that of w^-1; the upper triangle is left undefined. w is m x m,
 // row-major; only its lower triangle is read. Returns log det w, or nothing where w is not positive definite.
 std::optional<double> invert_positive_(at::Tensor& w);
+
+// What sums over the lower triangle say of a symmetric matrix.
+struct Moments {
+  double trace = 0;
+  double squares = 0;  // of all entries
+};
+
+// q <- sum over k of scales[k] matrices[k], or q + that where `add`, by lower triangles; returns the moments
+// of the matrices. All are row-major. Without q, just the moments.
+std::vector<Moments> accumulate_lower(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
+                                      const std::vector<double>& scales);
 
 }  // namespace tensorion

@@ -1,6 +1,7 @@
 #include "tensorion/unfolding.h"
 
 #include <ATen/ATen.h>
+#include <ATen/TensorUtils.h>
 
 #include <algorithm>
 
@@ -81,6 +82,21 @@ Modes Unfolding::canonical() const {
   }
   const bool rows_first = rows.size() != cols.size() ? rows.size() < cols.size() : rows < cols;
   return rows_first ? rows : cols;
+}
+
+bool Unfolding::is_view(const at::Tensor& x) const {
+  const auto permuted = x.permute(permutation_);
+  const int64_t matrix[] = {rows_, cols_};
+  return at::detail::computeStride(permuted.sizes(), permuted.strides(), at::IntArrayRef(matrix)).has_value();
+}
+
+Unfolding Unfolding::reordered() const {
+  auto result = *this;
+  const auto by_size = [this](int64_t a, int64_t b) { return shape_[a] < shape_[b]; };
+  const auto middle = result.permutation_.begin() + static_cast<int64_t>(modes_.size());
+  std::stable_sort(result.permutation_.begin(), middle, by_size);
+  std::stable_sort(middle, result.permutation_.end(), by_size);
+  return result;
 }
 
 at::Tensor Unfolding::unfold(const at::Tensor& x) const {

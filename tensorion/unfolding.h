@@ -41,6 +41,13 @@ class Unfolding {
   // rows x cols. A view of x wherever its strides allow one, else a copy.
   at::Tensor unfold(const at::Tensor& x) const;
 
+  // Whether unfold(x) is a view.
+  bool is_view(const at::Tensor& x) const;
+
+  // The same unfolding with the modes of either side by increasing size: what has the longest runs in memory,
+  // and so is copied fastest. Its matrices are those of this one with rows and columns in another order.
+  Unfolding reordered() const;
+
   // The inverse of unfold, of shape `shape()`; a view where strides allow.
   at::Tensor fold(const at::Tensor& matrix) const;
 

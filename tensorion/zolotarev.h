@@ -13,6 +13,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <vector>
 
 namespace tensorion {
 
@@ -22,7 +23,7 @@ struct NuclearBounds {
   double upper = 0;
 };
 
-// A A^T and what its trace and Frobenius norm alone tell.
+// The lower triangle of A A^T and what its trace and Frobenius norm alone tell.
 struct GramMatrix {
   at::Tensor matrix;
   double trace = 0;
@@ -45,7 +46,11 @@ class ZolotarevPass {
   // Nothing is returned where a factorization fails.
   static std::optional<ZolotarevPass> solve(const GramMatrix& gram, Accuracy accuracy);
 
-  // X = Q a.
+  // Narrows the nuclear norm of a light pass to about 0.1 %, by one more inverse; returns false where there
+  // is none to add.
+  bool refine(const GramMatrix& gram);
+
+  // X = Q a, in scratch memory.
   at::Tensor apply(const at::Tensor& a) const;
 
   // <A, X>, known before X is.
@@ -59,6 +64,8 @@ class ZolotarevPass {
   ZolotarevPass() = default;
 
   at::Tensor q_;
+  std::vector<double> moments_;  // of the spectrum of S: what certificates combine
+  bool refinable_ = false;
   double value_ = 0;
   NuclearBounds bounds_;
   double resolution_ = 0;

@@ -13,12 +13,6 @@ using testing::gaussian;
 using testing::power_law;
 using testing::with_spectrum;
 
-PolarOptions method(const std::string& name) {
-  PolarOptions options;
-  options.method = name;
-  return options;
-}
-
 double spectral_norm(const at::Tensor& x) { return at::linalg_svdvals(x).max().item<double>(); }
 
 // U V^T in double.
@@ -112,7 +106,7 @@ TEST(Polar, CertificateHolds) {
       for (const double exponent : {0.0, 0.5, 1.0, 2.0, 4.0}) {
         const auto spectrum = power_law(80, exponent);
         const auto a = with_spectrum(spectrum, 80, 130, 3, dtype);
-        const auto factor = certified_polar(a, method(name));
+        const auto factor = certified_polar(a, {.method = name});
         const double truth = spectrum.sum().item<double>();
         const double slack = 1e-5 * truth;
         EXPECT_LE(factor.value, truth + slack) << name << " " << exponent;
@@ -129,8 +123,8 @@ TEST(Polar, CertificateHolds) {
 TEST(Polar, SvdIsExact) {
   for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{1, 1}, {4, 9}, {9, 4}, {40, 40}}) {
     const auto a = gaussian({m, n}, m, at::kDouble);
-    expect_close(polar(a, method("svd")), exact(a), 1e-12);
-    expect_close(polar(a.to(at::kFloat), method("svd")), exact(a.to(at::kFloat)), 1e-4);
+    expect_close(polar(a, {.method = "svd"}), exact(a), 1e-12);
+    expect_close(polar(a.to(at::kFloat), {.method = "svd"}), exact(a.to(at::kFloat)), 1e-4);
   }
 }
 
@@ -138,7 +132,7 @@ TEST(Polar, RankDeficientInputGetsNoInventedDirections) {
   const auto spectrum = at::tensor({3.0, 1.0, 0.2}, at::kDouble);
   const auto a = with_spectrum(spectrum, 40, 60, 7);
   const auto expected = with_spectrum(at::ones({3}, at::kDouble), 40, 60, 7, at::kDouble);
-  expect_close(polar(a, method("svd")), expected, 1e-5);
+  expect_close(polar(a, {.method = "svd"}), expected, 1e-5);
   const auto x = polar(a);
   EXPECT_LE(spectral_norm(x), 1.02);
   EXPECT_GE((a * x).sum().item<double>(), 0.97 * 4.2);
@@ -162,28 +156,28 @@ TEST(Polar, OrthogonalRepeatedAndRowInput) {
 TEST(Polar, ScaleDoesNotMatter) {
   const auto a = gaussian({24, 40}, 11);
   for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-    const auto expected = polar(a, method(name));
+    const auto expected = polar(a, {.method = name});
     for (const double scale : {1e-30, 1e-12, 1e-3, 1e6, 1e30}) {
-      expect_close(polar(a * scale, method(name)), expected, 1e-5, name);
+      expect_close(polar(a * scale, {.method = name}), expected, 1e-5, name);
     }
     // A power of two changes no digit.
-    EXPECT_TRUE(at::equal(polar(a * std::ldexp(1.0, 80), method("halley")),
-                          polar(a * std::ldexp(1.0, -80), method("halley"))));
+    EXPECT_TRUE(at::equal(polar(a * std::ldexp(1.0, 80), {.method = "halley"}),
+                          polar(a * std::ldexp(1.0, -80), {.method = "halley"})));
   }
   const auto denormal = at::full({3, 4}, 1e-42);
   EXPECT_TRUE(at::isfinite(polar(denormal)).all().item<bool>());
   EXPECT_NEAR(polar(denormal).norm().item<double>(), 1, 1e-3);
   const auto mixed = at::tensor({1e30, 1e-30, 1e-30, 1e-30}).reshape({2, 2});
   for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-    EXPECT_TRUE(at::isfinite(polar(mixed, method(name))).all().item<bool>()) << name;
+    EXPECT_TRUE(at::isfinite(polar(mixed, {.method = name})).all().item<bool>()) << name;
   }
 }
 
 TEST(Polar, ZeroGivesZeroAndEmptyGivesEmpty) {
   for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-    EXPECT_TRUE(at::equal(polar(at::zeros({5, 7}), method(name)), at::zeros({5, 7}))) << name;
-    EXPECT_EQ(polar(at::zeros({0, 7}), method(name)).sizes(), at::IntArrayRef({0, 7})) << name;
-    EXPECT_EQ(polar(at::zeros({2, 5, 0}), method(name)).sizes(), at::IntArrayRef({2, 5, 0})) << name;
+    EXPECT_TRUE(at::equal(polar(at::zeros({5, 7}), {.method = name}), at::zeros({5, 7}))) << name;
+    EXPECT_EQ(polar(at::zeros({0, 7}), {.method = name}).sizes(), at::IntArrayRef({0, 7})) << name;
+    EXPECT_EQ(polar(at::zeros({2, 5, 0}), {.method = name}).sizes(), at::IntArrayRef({2, 5, 0})) << name;
   }
 }
 
@@ -191,10 +185,11 @@ TEST(Polar, BatchesAreTheirSlices) {
   auto batch = gaussian({2, 3, 20, 30}, 12);
   batch[1][2].zero_();
   for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-    const auto whole = polar(batch, method(name));
+    const auto whole = polar(batch, {.method = name});
     ASSERT_EQ(whole.sizes(), batch.sizes());
     for (int64_t i = 0; i < 2; ++i) {
-      for (int64_t j = 0; j < 3; ++j) expect_close(whole[i][j], polar(batch[i][j], method(name)), 1e-5, name);
+      for (int64_t j = 0; j < 3; ++j)
+        expect_close(whole[i][j], polar(batch[i][j], {.method = name}), 1e-5, name);
     }
   }
 }
@@ -202,11 +197,11 @@ TEST(Polar, BatchesAreTheirSlices) {
 TEST(Polar, AnyLayoutAndTallIsTheTransposeOfWide) {
   const auto a = gaussian({30, 50}, 13);
   for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-    const auto expected = polar(a, method(name));
-    expect_close(polar(a.mT(), method(name)), expected.mT(), 1e-5, name);
-    expect_close(polar(a.mT().contiguous(), method(name)), expected.mT(), 1e-5, name);
+    const auto expected = polar(a, {.method = name});
+    expect_close(polar(a.mT(), {.method = name}), expected.mT(), 1e-5, name);
+    expect_close(polar(a.mT().contiguous(), {.method = name}), expected.mT(), 1e-5, name);
     const auto sliced = at::cat({a, a}, 1).slice(1, 50, 100);
-    expect_close(polar(sliced, method(name)), expected, 1e-5, name);
+    expect_close(polar(sliced, {.method = name}), expected, 1e-5, name);
   }
   const auto before = a.clone();
   polar(a);
@@ -217,9 +212,9 @@ TEST(Polar, HalfPrecisionIsComputedInFloat) {
   for (const auto dtype : {at::kBFloat16, at::kHalf}) {
     const auto a = gaussian({40, 60}, 14).to(dtype);
     for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-      const auto x = polar(a, method(name));
+      const auto x = polar(a, {.method = name});
       EXPECT_EQ(x.scalar_type(), dtype);
-      EXPECT_TRUE(at::equal(x, polar(a.to(at::kFloat), method(name)).to(dtype))) << name;
+      EXPECT_TRUE(at::equal(x, polar(a.to(at::kFloat), {.method = name}).to(dtype))) << name;
     }
   }
 }
@@ -245,7 +240,7 @@ TEST(Polar, NewtonSchulzIsThePlainIteration) {
     for (const int64_t steps : {1, 2, 3, 5, 9}) {
       for (const auto& [m, n] :
            std::vector<std::pair<int64_t, int64_t>>{{30, 30}, {25, 36}, {20, 80}, {10, 200}, {90, 20}}) {
-        auto options = method("newton_schulz");
+        PolarOptions options{.method = "newton_schulz"};
         options.ns_coefficients = rows;
         options.ns_steps = steps;
         const auto a = gaussian({m, n}, m, at::kDouble);
@@ -294,7 +289,7 @@ TEST(Polar, FiniteInputNeverGivesNan) {
       default: a.sign_(); break;
     }
     for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-      const auto x = polar(a, method(name));
+      const auto x = polar(a, {.method = name});
       ASSERT_TRUE(at::isfinite(x).all().item<bool>()) << name << " trial " << trial;
       ASSERT_LE(spectral_norm(x), 1.25) << name << " trial " << trial;
     }
@@ -307,19 +302,19 @@ TEST(Polar, BadInputIsNamed) {
                                "expected a real floating-point tensor, got Long");
   expect_error<c10::TypeError>([&] { polar(a.to(at::kComplexFloat)); }, "got ComplexFloat");
   expect_error<c10::ValueError>([&] { polar(a[0]); }, "expected (..., m, n), got shape [5]");
-  expect_error<c10::ValueError>([&] { polar(a, method("qr")); }, "got 'qr'");
+  expect_error<c10::ValueError>([&] { polar(a, {.method = "qr"}); }, "got 'qr'");
   expect_error<c10::ValueError>([&] { named_coefficients("fast"); }, "got 'fast'");
-  auto options = method("newton_schulz");
+  PolarOptions options{.method = "newton_schulz"};
   options.ns_steps = 0;
   expect_error<c10::ValueError>([&] { polar(a, options); }, "ns_steps must be at least 1, got 0");
-  options = method("newton_schulz");
+  options = {.method = "newton_schulz"};
   options.ns_coefficients = {};
   expect_error<c10::ValueError>([&] { polar(a, options); }, "at least one row");
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     auto broken = a.clone();
     broken[2][3] = bad;
     for (const auto* name : {"halley", "newton_schulz", "svd"}) {
-      expect_error<c10::ValueError>([&] { polar(broken, method(name)); }, "expected a finite matrix");
+      expect_error<c10::ValueError>([&] { polar(broken, {.method = name}); }, "expected a finite matrix");
     }
   }
 }

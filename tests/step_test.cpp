@@ -1,6 +1,7 @@
 #include "tensorion/step.h"
 
 #include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
 
 #include "tensorion/fallback.h"
 #include "tests/support.h"
@@ -84,21 +85,43 @@ TEST(Step, ScaleComesFromTheUnfoldedMatrix) {
 
 TEST(Step, ManyTensorsAreUpdatedAsOneByOne) {
   at::set_num_threads(2);
-  StepOptions options;
-  std::vector<at::Tensor> w, g, m, w1, m1;
-  for (int64_t i = 0; i < 9; ++i) {
-    w.push_back(gaussian({3 + 12 * i, 5 + 7 * i, 3, 3}, i));
+  for (const UnfoldingStrategy& strategy : {UnfoldingStrategy("balanced"), UnfoldingStrategy("online")}) {
+    for (const auto* name : {"halley", "newton_schulz", "svd"}) {
+      StepOptions options;
+      options.unfolding = strategy;
+      options.polar.method = name;
+      std::vector<at::Tensor> w, g, m, w1, m1;
+      for (int64_t i = 0; i < 9; ++i) {
+        w.push_back(gaussian({3 + 12 * i, 5 + 7 * i, 3, 3}, i));
+        g.push_back(gaussian(w[i].sizes(), 50 + i));
+        m.push_back(gaussian(w[i].sizes(), 90 + i));
+        w1.push_back(w[i].clone());
+        m1.push_back(m[i].clone());
+      }
+      step(w, g, m, options);
+      for (size_t i = 0; i < w.size(); ++i) {
+        step({w1[i]}, {g[i]}, {m1[i]}, options);
+        expect_close(w[i], w1[i], 1e-6, strategy.str() + " " + name);
+        EXPECT_TRUE(at::equal(m[i], m1[i]));
+      }
+    }
+  }
+  at::set_num_threads(1);
+}
+
+// What the caller set for its own thread holds on the others too.
+TEST(Step, WorksInInferenceMode) {
+  at::set_num_threads(2);
+  const c10::InferenceMode inference;
+  std::vector<at::Tensor> w, g, m;
+  for (int64_t i = 0; i < 6; ++i) {
+    w.push_back(gaussian({60, 40, 3, 3}, i));
     g.push_back(gaussian(w[i].sizes(), 50 + i));
-    m.push_back(gaussian(w[i].sizes(), 90 + i));
-    w1.push_back(w[i].clone());
-    m1.push_back(m[i].clone());
+    m.push_back(at::zeros_like(w[i]));
   }
-  step(w, g, m, options);
-  for (size_t i = 0; i < w.size(); ++i) {
-    step({w1[i]}, {g[i]}, {m1[i]}, options);
-    expect_close(w[i], w1[i], 1e-6);
-    EXPECT_TRUE(at::equal(m[i], m1[i]));
-  }
+  step(w, g, m, {});
+  step({w[0]}, {g[0]}, {m[0]}, {});
+  for (const auto& tensor : w) EXPECT_EQ(first_nonfinite({tensor}), -1);
   at::set_num_threads(1);
 }
 

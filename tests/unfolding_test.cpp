@@ -8,6 +8,7 @@
 namespace tensorion {
 namespace {
 
+using testing::expect_close;
 using testing::expect_error;
 using testing::gaussian;
 
@@ -184,6 +185,30 @@ TEST(Unfolding, BadInputIsNamed) {
                                             1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})
                 .size(),
             1U);
+}
+
+TEST(Unfolding, ReorderedHasTheSameSingularValuesAndFoldsBack) {
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{4, 5, 3}, {6, 5, 3, 3}, {2, 3, 1, 4, 2}}) {
+    const auto x = gaussian(shape, 7, at::kDouble);
+    for (const auto& modes : unfoldings(shape)) {
+      const Unfolding plain(shape, modes), other = plain.reordered();
+      EXPECT_EQ(other.modes(), plain.modes());
+      const auto matrix = other.unfold(x);
+      EXPECT_TRUE(at::equal(other.fold(matrix), x));
+      expect_close(at::linalg_svdvals(matrix), at::linalg_svdvals(plain.unfold(x)), 1e-13);
+    }
+  }
+}
+
+TEST(Unfolding, KnowsWhatIsAView) {
+  const auto x = gaussian({6, 5, 3, 3}, 7);
+  const auto last = x.contiguous(at::MemoryFormat::ChannelsLast);
+  for (const auto& tensor : {x, last, x.transpose(0, 1)}) {
+    for (const auto& modes : unfoldings(x.sizes())) {
+      const Unfolding unfolding(tensor.sizes(), modes);
+      EXPECT_EQ(unfolding.is_view(tensor), unfolding.unfold(tensor).is_alias_of(tensor));
+    }
+  }
 }
 
 }  // namespace

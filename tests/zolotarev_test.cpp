@@ -86,6 +86,9 @@ void expect_bounds(const double (&upper)[kCertificates][N], const double (&lower
 TEST(Zolotarev, CertificatesBoundTheSquareRoot) {
   expect_bounds(kLightUpper, kLightLower, kLightC);
   expect_bounds(kCoarseUpper, kCoarseLower, kCoarseC);
+  std::vector<double> more(std::begin(kLightC), std::end(kLightC));
+  more.push_back(kExtraC);
+  expect_bounds(kLightExtraUpper, kLightExtraLower, more);
 }
 
 TEST(Zolotarev, GramMatrixBounds) {
@@ -116,6 +119,28 @@ TEST(Zolotarev, NuclearNormIsCertifiedClosely) {
         EXPECT_LE(pass->nuclear_norm().lower, truth);
         EXPECT_GE(pass->nuclear_norm().upper, truth);
         EXPECT_LE(pass->nuclear_norm().upper - pass->nuclear_norm().lower, width * truth) << exponent;
+      }
+    }
+  }
+}
+
+// The larger and the steeper, the more rounding there is to be allowed for.
+TEST(Zolotarev, RefinedBoundsAreCloseAndTrue) {
+  for (const int64_t m : {30, 200, 500}) {
+    for (const double exponent : {0.5, 1.0, 1.5}) {
+      for (uint64_t seed = 0; seed < 4; ++seed) {
+        const auto spectrum = power_law(m, exponent) * (0.5 + gaussian({m}, seed, at::kDouble).abs());
+        const auto a = with_spectrum(spectrum, m, m + 40, seed);
+        const double truth = at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>();
+        const GramMatrix gram(a);
+        auto pass = ZolotarevPass::solve(gram, ZolotarevPass::Accuracy::light);
+        ASSERT_TRUE(pass.has_value());
+        ASSERT_TRUE(pass->refine(gram));
+        EXPECT_FALSE(pass->refine(gram));
+        const auto bounds = pass->nuclear_norm();
+        EXPECT_LE(bounds.lower, truth) << m << " " << exponent;
+        EXPECT_GE(bounds.upper, truth) << m << " " << exponent;
+        EXPECT_LE(bounds.upper - bounds.lower, (exponent > 1 ? 0.04 : 0.006) * truth) << m << " " << exponent;
       }
     }
   }

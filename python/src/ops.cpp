@@ -16,6 +16,7 @@
 #include "tensorion/optimizer.h"
 #include "tensorion/parameters.h"
 #include "tensorion/polar.h"
+#include "tensorion/scratch.h"
 #include "tensorion/step.h"
 #include "tensorion/unfolding.h"
 
@@ -297,6 +298,7 @@ TORCH_LIBRARY(tensorion, m) {
       "float weight_decay, bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
   m.def("first_nonfinite(Tensor[] tensors) -> Tensor");
   m.def("any_nonfinite(Tensor[] tensors) -> Tensor");
+  m.def("release_scratch() -> ()", tensorion::release_scratch);
 }
 
 TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {

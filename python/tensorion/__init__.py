@@ -8,6 +8,7 @@ from ._norms import conv_norm, dual_norm, nuclear_norm, relaxed_norm, spectral_n
 from ._optimizer import Tensorion
 from ._param_groups import describe, param_groups
 from ._polar import polar
+from ._scratch import release_scratch
 from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
 
 __version__ = version("tensorion")
@@ -29,6 +30,7 @@ __all__ = [
     "param_groups",
     "polar",
     "relaxed_norm",
+    "release_scratch",
     "spectral_norm",
     "unfold",
     "unfoldings",

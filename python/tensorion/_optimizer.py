@@ -124,7 +124,7 @@ class Tensorion(Optimizer):
 
     @property
     def skipped_steps(self) -> int:
-        """How many steps `nonfinite="skip"` has left out. Not part of the state dict."""
+        """How many steps `nonfinite="skip"` has left out; the state dict keeps it."""
         return 0 if self._skipped is None else int(self._skipped.item())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -229,6 +229,13 @@ class Tensorion(Optimizer):
         }
         operators[algorithm](params, [param.grad for param in params], *lists, **arguments, found_inf=found_inf)
 
+    def state_dict(self) -> StateDict:
+        """As torch's, with `"skipped_steps"` where a group skips steps that are not finite."""
+        state_dict = super().state_dict()
+        if self._skipped is not None:
+            state_dict["skipped_steps"] = self.skipped_steps
+        return state_dict
+
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Go on from a state: all of it, or nothing where it does not fit, with an error that says where."""
         # As the last of the pre-hooks, it sees what the others made of the state.
@@ -239,6 +246,8 @@ class Tensorion(Optimizer):
             super().load_state_dict(state_dict)
         finally:
             handle.remove()
+        skipped = state_dict.get("skipped_steps", 0)
+        self._skipped = torch.tensor(float(skipped)) if skipped else None
         for param, state in self.state.items():
             if "step" in state:
                 state["step"] = state["step"].to(param.device, torch.float32)

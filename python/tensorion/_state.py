@@ -36,6 +36,9 @@ def check_state_dict(
             "[tensorion.Tensorion] expected a state dict with 'state' and 'param_groups', got one with "
             f"{sorted(map(str, state_dict))}"
         )
+    skipped = state_dict.get("skipped_steps", 0)
+    if isinstance(skipped, bool) or not isinstance(skipped, int) or skipped < 0:
+        raise ValueError(f"[tensorion.Tensorion] expected skipped_steps to be a count, got {skipped!r}")
     saved_groups = state_dict["param_groups"]
     if len(saved_groups) != len(groups):
         raise ValueError(

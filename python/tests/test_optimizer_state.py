@@ -234,6 +234,27 @@ def test_pickling():
     assert other.param_groups[-1]["lr"] == 0.003
 
 
+def test_skipped_steps_are_part_of_the_state():
+    params = parameters()
+    optimizer = Tensorion(params, **OPTIONS, nonfinite="skip")
+    run(optimizer, params, 0, 1)
+    for _ in range(2):
+        params[0].grad.fill_(float("nan"))
+        optimizer.step()
+    state = optimizer.state_dict()
+    assert state["skipped_steps"] == 2
+    others = parameters()
+    other = Tensorion(others, **OPTIONS, nonfinite="skip")
+    other.load_state_dict(state)
+    others[0].grad = torch.full_like(others[0], float("inf"))
+    other.step()
+    assert other.skipped_steps == 3
+    assert "skipped_steps" not in Tensorion(parameters()).state_dict()
+    with pytest.raises(ValueError, match="skipped_steps to be a count, got -1"):
+        other.load_state_dict(state | {"skipped_steps": -1})
+    assert other.skipped_steps == 3
+
+
 def stepped(params, **options):
     optimizer = Tensorion(params, **options)
     run(optimizer, [param for group in optimizer.param_groups for param in group["params"]], 0, 1)

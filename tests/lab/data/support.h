@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include <jpeglib.h>
 
 #include "lab/data/file.h"
+#include "tests/lab/temporary_folder.h"
 #include "tests/support.h"
 
 namespace tensorion::lab::testing {
@@ -24,24 +24,6 @@ namespace fs = std::filesystem;
 using tensorion::testing::expect_close;
 using tensorion::testing::expect_error;
 using tensorion::testing::generator;
-
-// Gone with all it holds at the end of the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "tensorion_test_XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  fs::path operator/(const fs::path& name) const { return path_ / name; }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 // Makes the folders above it, too.
 inline void write_file(const fs::path& path, const std::string& bytes) {

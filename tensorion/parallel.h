@@ -1,0 +1,19 @@
+// at::parallel_for for work that calls ATen: the threads see what the caller has set for itself, such as
+// inference mode or the profiler.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+
+namespace tensorion {
+
+template <typename Work>
+void parallel_calls(int64_t begin, int64_t end, int64_t grain, const Work& work) {
+  const at::ThreadLocalState state;
+  at::parallel_for(begin, end, grain, [&](int64_t first, int64_t last) {
+    const at::ThreadLocalStateGuard guard(state);
+    work(first, last);
+  });
+}
+
+}  // namespace tensorion

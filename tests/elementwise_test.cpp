@@ -1,0 +1,83 @@
+#include "tensorion/elementwise.h"
+
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using testing::expect_close;
+using testing::gaussian;
+
+// Shapes whose longest mode is first, in the middle and last, with singletons, empty, and larger than one
+// piece.
+const std::vector<std::vector<int64_t>> kShapes{{},         {7},          {5, 1, 3},    {64, 5, 3, 3},
+                                                {3, 40, 2}, {2, 3, 4, 5}, {0, 4, 3, 3}, {40000},
+                                                {3, 20000}, {130, 130, 3}};
+
+// The tensor in several memory layouts.
+std::vector<at::Tensor> layouts(const at::Tensor& x) {
+  std::vector<at::Tensor> all{x.clone()};
+  for (int64_t mode = 0; mode + 1 < x.dim(); ++mode) {
+    all.push_back(
+        x.transpose(mode, x.dim() - 1).clone(at::MemoryFormat::Contiguous).transpose(mode, x.dim() - 1));
+  }
+  if (x.dim() > 0) all.push_back(at::stack({x, x}, -1).select(-1, 0));
+  return all;
+}
+
+TEST(Elementwise, CopyInAnyLayout) {
+  for (const auto& shape : kShapes) {
+    const auto x = gaussian(shape, 1);
+    for (const auto& from : layouts(x)) {
+      for (const auto& to : layouts(at::zeros_like(x))) {
+        copy_entries(from, to);
+        EXPECT_TRUE(at::equal(to, x)) << x.sizes() << from.strides() << to.strides();
+      }
+    }
+  }
+}
+
+TEST(Elementwise, ScaleAddInAnyLayoutAndDtype) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    const double tolerance = dtype == at::kDouble ? 1e-15 : dtype == at::kFloat ? 2e-7 : 2e-2;
+    for (const auto& shape : kShapes) {
+      const auto x = gaussian(shape, 1, dtype), y = gaussian(shape, 2, dtype);
+      const auto expected = 0.75 * y.to(at::kDouble) - 2.5 * x.to(at::kDouble);
+      for (const auto& from : layouts(x)) {
+        for (const auto& to : layouts(y)) {
+          scale_add(0.75, to, -2.5, from);
+          expect_close(to, expected, tolerance);
+        }
+      }
+    }
+  }
+  auto y = at::ones({3, 4, 5});
+  scale_add(1, y, 2, at::ones({4, 1}).expand({3, 4, 5}));
+  EXPECT_TRUE(at::equal(y, at::full({3, 4, 5}, 3.0))) << "an expanded tensor";
+}
+
+TEST(Elementwise, ScaleAddKnowsWhatIsFinite) {
+  for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
+    for (const int64_t at : {0, 17000, 39999}) {
+      auto x = at::zeros({40000});
+      auto y = at::ones({40000});
+      EXPECT_TRUE(scale_add(1, y, 1, x));
+      x[at] = bad;
+      EXPECT_FALSE(scale_add(1, y, 1, x));
+    }
+  }
+  auto y = at::full({9}, 3e38);
+  EXPECT_FALSE(scale_add(1, y, 1, y.clone())) << "overflow";
+}
+
+// Raw writes that autograd does not notice would let it use changed memory for a gradient.
+TEST(Elementwise, ChangesAreSeenByAutograd) {
+  auto y = at::ones({64});
+  const auto version = y._version();
+  scale_add(1, y, 1, at::ones({64}));
+  copy_entries(at::zeros({64}), y);
+  EXPECT_EQ(y._version(), version + 2);
+}
+
+}  // namespace
+}  // namespace tensorion
