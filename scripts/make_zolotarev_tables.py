@@ -4,7 +4,8 @@
 Zolotarev's rational function x p(x^2) of type (2r+1, 2r) is the best approximation of sign(x) on
 [-1, -l] u [l, 1]; scaled to at most 1 it stays in [floor, 1] there. In partial fractions
 p(s) = alpha + sum_j beta_j / (s + c_j), so it costs r inverses of positive definite matrices and no
-product. With r = 4 it equals two dynamically weighted Halley steps.
+product. With r = 4 it equals two dynamically weighted Halley steps: that is `coarse`. `light` has the three larger
+of its poles, with the weights that are best for them, so that one more inverse makes a coarse pass of a light one.
 
 The certificates bound sqrt(s) on [0, 1] from above and below by combinations of 1, s, s^2 and, per pole,
 c/(s+c), (c/(s+c))^2, log(1+s/c): summed over the spectrum these are traces that the inverses give away.
@@ -18,10 +19,8 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.special import ellipj, ellipkm1
 
-# Name, resolution l, poles r, and whether the nuclear norm is to be certified.
-LEVELS = [("Light", 7e-3, 3, True), ("Coarse", 1e-3, 4, True), ("Fine", 1e-3, 6, False)]
-# A fourth pole, which makes the certificates of the light pass as sharp as those of the coarse one.
-EXTRA_POLE, EXTRA_RESOLUTION = 1.1e-6, 1e-3
+LIGHT_RESOLUTION = 8e-3
+COARSE_RESOLUTION = FINE_RESOLUTION = 1e-3
 CERTIFICATES = [(5, 2), (20, 1), (20, 2), (100, 2), (100, 4), (1000, 8)]  # (weight, t / l)
 
 
@@ -37,6 +36,32 @@ def zolotarev(resolution, poles):
     values = x * (1 + (beta / (x[:, None] ** 2 + odd)).sum(axis=1))
     top = values.max()
     return 1 / top, beta / top, odd, values.min() / top
+
+
+def best_weights(poles, resolution):
+    """alpha, beta_j and the floor of the best function with these poles and the value 1 at 1: a linear program."""
+    x = np.concatenate([np.geomspace(1e-6, resolution, 400), np.geomspace(resolution, 1, 6000)])
+    basis = np.column_stack([x] + [x / (x * x + c) for c in poles])
+    scale = 1 / np.abs(basis).max(axis=0)
+    basis *= scale
+    above = basis[x >= resolution]
+    rows = np.concatenate([np.c_[basis, np.zeros(len(x))], np.c_[-above, np.ones(len(above))]])
+    limits = np.concatenate([np.ones(len(x)), np.zeros(len(above))])
+    count = basis.shape[1]
+    solution = linprog(
+        np.r_[np.zeros(count), -1.0],
+        A_ub=rows,
+        b_ub=limits,
+        A_eq=np.r_[basis[-1], 0.0][None],
+        b_eq=[1.0],
+        bounds=[(None, None)] * count + [(0, 1)],
+        method="highs",
+    )
+    assert solution.success, solution.message
+    weights = solution.x[:count] * scale
+    fine = np.geomspace(resolution, 1, 400001)
+    values = fine * (weights[0] + (weights[1:] / (fine[:, None] ** 2 + poles)).sum(axis=1))
+    return weights[0] / values.max(), weights[1:] / values.max(), values.min() / values.max()
 
 
 def moments(s, poles):
@@ -71,6 +96,17 @@ def numbers(values):
     return "{" + ", ".join(f"{value:.17g}" for value in values) + "}"
 
 
+def filter_lines(name, resolution, floor, alpha, beta, poles):
+    return [
+        "",
+        f"inline constexpr double k{name}Resolution = {resolution:g};",
+        f"inline constexpr double k{name}Floor = {floor:.17g};",
+        f"inline constexpr double k{name}Alpha = {alpha:.17g};",
+        f"inline constexpr double k{name}Beta[] = {numbers(beta)};",
+        f"inline constexpr double k{name}C[] = {numbers(poles)};",
+    ]
+
+
 def certificates(name, poles, resolution):
     lines = []
     for bound, side in (("Upper", 1), ("Lower", -1)):
@@ -90,21 +126,15 @@ def main():
         "",
         f"inline constexpr int kCertificates = {len(CERTIFICATES)};",
     ]
-    for name, resolution, count, certified in LEVELS:
-        alpha, beta, poles, floor = zolotarev(resolution, count)
-        lines += [
-            "",
-            f"inline constexpr double k{name}Resolution = {resolution:g};",
-            f"inline constexpr double k{name}Floor = {floor:.17g};",
-            f"inline constexpr double k{name}Alpha = {alpha:.17g};",
-            f"inline constexpr double k{name}Beta[] = {numbers(beta)};",
-            f"inline constexpr double k{name}C[] = {numbers(poles)};",
-        ]
-        if certified:
-            lines += certificates(name, poles, resolution)
-    poles = np.append(zolotarev(*LEVELS[0][1:3])[2], EXTRA_POLE)
-    lines += ["", f"inline constexpr double kExtraC = {EXTRA_POLE:g};"]
-    lines += certificates("LightExtra", poles, EXTRA_RESOLUTION)
+    alpha, beta, poles, floor = zolotarev(COARSE_RESOLUTION, 4)
+    poles, beta = np.roll(poles, -1), np.roll(beta, -1)  # those of the light pass first
+    light_alpha, light_beta, light_floor = best_weights(poles[:3], LIGHT_RESOLUTION)
+    fine_alpha, fine_beta, fine_poles, fine_floor = zolotarev(FINE_RESOLUTION, 6)
+    lines += filter_lines("Light", LIGHT_RESOLUTION, light_floor, light_alpha, light_beta, poles[:3])
+    lines += certificates("Light", poles[:3], LIGHT_RESOLUTION)
+    lines += filter_lines("Coarse", COARSE_RESOLUTION, floor, alpha, beta, poles)
+    lines += certificates("Coarse", poles, COARSE_RESOLUTION)
+    lines += filter_lines("Fine", FINE_RESOLUTION, fine_floor, fine_alpha, fine_beta, fine_poles)
     lines += ["", "}  // namespace tensorion::zolotarev", ""]
     target = Path(__file__).parent.parent / "tensorion" / "zolotarev_tables.h"
     target.write_text("// clang-format off\n" + "\n".join(lines))

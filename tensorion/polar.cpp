@@ -105,16 +105,12 @@ NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
     gram_.emplace(a_);
   }
   bounds_ = {0, std::ldexp(gram_->nuclear_upper, exponent_)};
-  if (bounds_.upper < bar) return;
-  // A stable rank under 2 goes with singular values that three poles do not reach.
-  const bool steep = gram_->trace < 2 * gram_->lambda;
-  solve(steep ? ZolotarevPass::Accuracy::coarse : ZolotarevPass::Accuracy::light);
+  if (bounds_.upper >= bar) solve();
 }
 
-void NuclearEstimate::solve(ZolotarevPass::Accuracy accuracy) {
-  accuracy_ = accuracy;
-  pass_.reset();  // its memory serves the next one
-  pass_ = ZolotarevPass::solve(*gram_, accuracy);
+void NuclearEstimate::solve() {
+  solved_ = true;
+  pass_ = ZolotarevPass::solve(*gram_, ZolotarevPass::Accuracy::light);
   narrow(pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear);
 }
 
@@ -130,16 +126,8 @@ void NuclearEstimate::refine() {
 
 PolarFactor NuclearEstimate::factor() {
   if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
-  const auto certified = [this] {
-    return pass_ && std::ldexp(pass_->value(), exponent_) >= kPolarQuality * bounds_.upper;
-  };
-  if (!accuracy_) solve(ZolotarevPass::Accuracy::light);
-  // Where the bounds leave it open whether the light pass is good enough, one more inverse tells.
-  if (pass_ && !certified() && std::ldexp(pass_->value(), exponent_) >= kPolarQuality * bounds_.lower)
-    refine();
-  if (pass_ && !certified() && *accuracy_ == ZolotarevPass::Accuracy::light) {
-    solve(ZolotarevPass::Accuracy::coarse);
-  }
+  if (!solved_) solve();
+  if (pass_ && std::ldexp(pass_->value(), exponent_) < kPolarQuality * bounds_.upper) refine();
   if (!pass_) return svd_factor(input_);
   double upper = std::ldexp(bounds_.upper, -exponent_);
   auto x = pass_->apply(a_);
@@ -148,8 +136,8 @@ PolarFactor NuclearEstimate::factor() {
   double floor = pass_->floor();
   // Each further pass starts from X, whose small singular values have been lifted by a factor of a thousand.
   for (int passes = 1; value < kPolarQuality * upper; ++passes) {
-    const auto next = passes < kMaxPasses ? ZolotarevPass::solve(GramMatrix(x), ZolotarevPass::Accuracy::fine)
-                                          : std::nullopt;
+    auto next = passes < kMaxPasses ? ZolotarevPass::solve(GramMatrix(x), ZolotarevPass::Accuracy::fine)
+                                    : std::nullopt;
     if (!next) return svd_factor(input_);
     x = next->apply(x);
     value = inner_product(a_, x);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tensorion/coefficients.h"
@@ -50,22 +51,21 @@ class NuclearEstimate {
   // `a`: one finite matrix. Where ||a||_* < bar shows early, the bounds say no more than that.
   explicit NuclearEstimate(const at::Tensor& a, double bar = 0);
   const NuclearBounds& bounds() const { return bounds_; }
-  // From about 0.5 % to 0.1 %, for the price of an inverse, where that is still possible.
+  // From about 0.5 % to 0.1 %, for the price of an inverse.
   void refine();
-  // As certified_polar with method "halley".
+  // As certified_polar with method "halley". To be called once.
   PolarFactor factor();
 
  private:
-  void solve(ZolotarevPass::Accuracy accuracy);
+  void solve();
   void narrow(const NuclearBounds& bounds);
 
   at::Tensor input_;
   at::Tensor a_;  // the input with m <= n, in fp32 or fp64, times 2^-exponent_; undefined where it is zero
   int exponent_ = 0;
   std::optional<GramMatrix> gram_;
-  std::optional<ZolotarevPass> pass_;
-  std::optional<ZolotarevPass::Accuracy>
-      accuracy_;  // of the pass; the pass is empty where a factorization failed
+  bool solved_ = false;
+  std::optional<ZolotarevPass> pass_;  // where solved, empty if a factorization failed
   NuclearBounds bounds_;
 };
 

@@ -1,11 +1,12 @@
 #include "tensorion/symmetric.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "tensorion/parallel.h"
 #include "tensorion/scratch.h"
 
 // The LAPACK that libtorch itself was linked with, where it is visible. ATen's own Cholesky functions copy
@@ -21,7 +22,7 @@ namespace tensorion {
 namespace {
 
 // Below this, half a product is not worth the calls.
-int64_t smallest_block(const at::Tensor& a) { return a.is_cpu() ? 192 : 1024; }
+int64_t smallest_block(const at::Tensor& a) { return a.is_cpu() ? 128 : 1024; }
 
 // The lower triangle of out <- alpha left right + beta c. Halved again and again, so that most of it is large
 // products: a quarter, then two of a sixteenth, and so on.
@@ -44,9 +45,19 @@ void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tens
   };
   const auto top = left.narrow(0, 0, half), bottom = left.narrow(0, half, m - half);
   const auto first = right.narrow(1, 0, half), last = right.narrow(1, half, m - half);
-  lower_product(quarter(out, 0, 0), top, first, alpha, beta, quarter(c, 0, 0));
   multiply(quarter(out, half, 0), bottom, first, quarter(c, half, 0));
-  lower_product(quarter(out, half, half), bottom, last, alpha, beta, quarter(c, half, half));
+  const auto triangle = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      lower_product(quarter(out, i * half, i * half), i ? bottom : top, i ? last : first, alpha, beta,
+                    quarter(c, i * half, i * half));
+    }
+  };
+  // Two threads that work on a triangle each do not wait for one another at every small product.
+  if (left.is_cpu() && !at::in_parallel_region() && at::get_num_threads() >= 2 && at::get_num_threads() < 4) {
+    parallel_calls(0, 2, 1, triangle);
+  } else {
+    triangle(0, 2);
+  }
 }
 
 at::Tensor lower_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
@@ -93,76 +104,57 @@ void mirror_lower(T* w, int64_t m) {
   });
 }
 
-// Rows [first, last) of accumulate_lower.
-template <typename T>
-void accumulate_rows(T* q, bool add, const std::vector<const T*>& matrices, const std::vector<double>& scales,
-                     std::vector<Moments>& moments, int64_t m, int64_t first, int64_t last) {
-  for (int64_t i = first; i < last; ++i) {
-    T* row = q ? q + i * m : nullptr;
-    for (size_t k = 0; k < matrices.size(); ++k) {
-      const T* w = matrices[k] + i * m;
-      T squares = 0;
-      if (!row) {
-#pragma omp simd reduction(+ : squares)
-        for (int64_t j = 0; j <= i; ++j) squares += w[j] * w[j];
-      } else {
-        const T scale = static_cast<T>(scales[k]);
-        const T keep = add || k > 0 ? 1 : 0;
-        if (keep == 0) std::fill(row, row + i + 1, T(0));
-#pragma omp simd reduction(+ : squares)
-        for (int64_t j = 0; j <= i; ++j) {
-          row[j] += scale * w[j];
-          squares += w[j] * w[j];
-        }
-      }
-      const double diagonal = w[i];
-      moments[k].squares += 2 * static_cast<double>(squares) - diagonal * diagonal;
-      moments[k].trace += diagonal;
-    }
-  }
-}
-
-template <typename T>
-std::vector<Moments> accumulate(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
-                                const std::vector<double>& scales) {
-  const int64_t m = matrices[0].size(0);
-  std::vector<const T*> pointers;
-  for (const auto& matrix : matrices) pointers.push_back(matrix.const_data_ptr<T>());
-  // Row ranges of equal area under the diagonal, summed in order: the result does not depend on the threads.
-  constexpr int64_t kChunks = 16;
-  std::vector<std::vector<Moments>> partial(kChunks, std::vector<Moments>(matrices.size()));
+// Calls work(chunk, first row, last row) for ranges of rows of equal area under the diagonal, on all threads.
+constexpr int64_t kChunks = 16;
+template <typename Work>
+void for_each_chunk(int64_t m, const Work& work) {
   const auto boundary = [m](int64_t chunk) {
     return static_cast<int64_t>(std::llround(m * std::sqrt(static_cast<double>(chunk) / kChunks)));
   };
   at::parallel_for(0, kChunks, m < 256 ? kChunks : 1, [&](int64_t begin, int64_t end) {
-    for (int64_t chunk = begin; chunk < end; ++chunk) {
-      accumulate_rows<T>(q ? q->data_ptr<T>() : nullptr, add, pointers, scales, partial[chunk], m,
-                         boundary(chunk), boundary(chunk + 1));
+    for (int64_t chunk = begin; chunk < end; ++chunk) work(chunk, boundary(chunk), boundary(chunk + 1));
+  });
+}
+
+template <typename T>
+Moments moments_of(const T* w, int64_t m) {
+  // Summed in order: the result does not depend on the threads.
+  std::array<Moments, kChunks> partial;
+  for_each_chunk(m, [&](int64_t chunk, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const T* row = w + i * m;
+      T squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (int64_t j = 0; j <= i; ++j) squares += row[j] * row[j];
+      const double diagonal = row[i];
+      partial[chunk].trace += diagonal;
+      partial[chunk].squares += 2 * static_cast<double>(squares) - diagonal * diagonal;
     }
   });
-  std::vector<Moments> moments(matrices.size());
-  for (const auto& chunk : partial) {
-    for (size_t k = 0; k < matrices.size(); ++k) {
-      moments[k].trace += chunk[k].trace;
-      moments[k].squares += chunk[k].squares;
-    }
+  Moments moments;
+  for (const auto& part : partial) {
+    moments.trace += part.trace;
+    moments.squares += part.squares;
   }
   return moments;
 }
 
-// The same on any device.
-std::vector<Moments> accumulate_generic(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
-                                        const std::vector<double>& scales) {
-  std::vector<Moments> moments;
-  if (q && !add) q->zero_();
-  for (size_t k = 0; k < matrices.size(); ++k) {
-    const auto lower = matrices[k].tril();
-    if (q) q->add_(lower, scales[k]);
-    const auto diagonal = lower.diagonal().to(at::kDouble);
-    moments.push_back({diagonal.sum().item<double>(), 2 * lower.square().sum(at::kDouble).item<double>() -
-                                                          diagonal.square().sum().item<double>()});
-  }
-  return moments;
+template <typename T>
+void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales) {
+  const int64_t m = matrices[0].size(0);
+  std::vector<T*> data;
+  for (const auto& matrix : matrices) data.push_back(matrix.data_ptr<T>());
+  for_each_chunk(m, [&](int64_t, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      T* row = data[0] + i * m;
+      for (size_t k = 0; k < data.size(); ++k) {
+        const T* other = data[k] + i * m;
+        const T scale = static_cast<T>(scales[k]), keep = k > 0 ? 1 : 0;
+#pragma omp simd
+        for (int64_t j = 0; j <= i; ++j) row[j] = keep * row[j] + scale * other[j];
+      }
+    }
+  });
 }
 
 template <typename T>
@@ -219,11 +211,26 @@ std::optional<double> invert_positive_(at::Tensor& w) {
   return log_det;
 }
 
-std::vector<Moments> accumulate_lower(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
-                                      const std::vector<double>& scales) {
-  if (!matrices[0].is_cpu()) return accumulate_generic(q, add, matrices, scales);
-  return matrices[0].scalar_type() == at::kFloat ? accumulate<float>(q, add, matrices, scales)
-                                                 : accumulate<double>(q, add, matrices, scales);
+Moments lower_moments(const at::Tensor& w) {
+  if (w.is_cpu() && w.scalar_type() == at::kFloat) return moments_of(w.const_data_ptr<float>(), w.size(0));
+  if (w.is_cpu() && w.scalar_type() == at::kDouble) return moments_of(w.const_data_ptr<double>(), w.size(0));
+  const auto lower = w.tril();
+  const auto diagonal = lower.diagonal().to(at::kDouble);
+  return {diagonal.sum().item<double>(),
+          2 * lower.square().sum(at::kDouble).item<double>() - diagonal.square().sum().item<double>()};
+}
+
+at::Tensor combine_lower(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales) {
+  auto sum = matrices[0];
+  if (sum.is_cpu() && sum.scalar_type() == at::kFloat) {
+    combine<float>(matrices, scales);
+  } else if (sum.is_cpu() && sum.scalar_type() == at::kDouble) {
+    combine<double>(matrices, scales);
+  } else {
+    sum.mul_(scales[0]);
+    for (size_t k = 1; k < matrices.size(); ++k) sum.add_(matrices[k], scales[k]);
+  }
+  return sum;
 }
 
 }  // namespace tensorion

@@ -32,9 +32,9 @@ struct Moments {
   double squares = 0;  // of all entries
 };
 
-// q <- sum over k of scales[k] matrices[k], or q + that where `add`, by lower triangles; returns the moments
-// of the matrices. All are row-major. Without q, just the moments.
-std::vector<Moments> accumulate_lower(at::Tensor* q, bool add, const std::vector<at::Tensor>& matrices,
-                                      const std::vector<double>& scales);
+Moments lower_moments(const at::Tensor& w);
+
+// The sum over k of scales[k] matrices[k], by lower triangles, in the memory of the first. All are row-major.
+at::Tensor combine_lower(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales);
 
 }  // namespace tensorion

@@ -45,7 +45,7 @@ Level level(ZolotarevPass::Accuracy accuracy) {
   }
 }
 
-double epsilon(const at::Tensor& a) { return a.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7; }
+double epsilon(at::ScalarType dtype) { return dtype == at::kDouble ? 2.3e-16 : 1.2e-7; }
 
 // How many inverses to compute side by side, each on one thread: LAPACK's own threads gain little there.
 int64_t concurrency(const at::Tensor& s) {
@@ -54,92 +54,57 @@ int64_t concurrency(const at::Tensor& s) {
   return threads >= 2 && threads <= 4 ? 2 : 1;
 }
 
-// What an inverse tells about the spectrum.
-struct Inverse {
-  double log_det;  // of the matrix that was inverted
-  Moments moments;
-};
-
-// (S + c lambda I)^-1 in w, its lower triangle; nothing where that fails.
-std::optional<double> shift_and_invert(const GramMatrix& gram, double c, at::Tensor& w) {
-  w.copy_(gram.matrix);
-  w.diagonal().add_(gram.lambda * c);
-  return invert_positive_(w);
-}
-
-// The moments that certificates combine: of S alone, and those that an inverse adds.
-std::vector<double> own_moments(const GramMatrix& gram) {
-  return {static_cast<double>(gram.matrix.size(0)), gram.trace / gram.lambda,
-          gram.squares / (gram.lambda * gram.lambda)};
-}
-
-void append_moments(std::vector<double>& moments, const GramMatrix& gram, double c, const Inverse& inverse) {
-  const double shift = gram.lambda * c;
-  moments.push_back(shift * inverse.moments.trace);
-  moments.push_back(shift * shift * inverse.moments.squares);
-  moments.push_back(inverse.log_det - gram.matrix.size(0) * std::log(shift));
-}
-
-// The best of the certificates. `inverse`: that with the smallest shift.
-NuclearBounds certified(const GramMatrix& gram, std::span<const double> moments,
-                        std::span<const double> upper, std::span<const double> lower,
-                        const Inverse& inverse) {
-  NuclearBounds bounds{0, std::numeric_limits<double>::infinity()};
-  for (size_t row = 0; row < upper.size(); row += moments.size()) {
-    bounds.upper =
-        std::min(bounds.upper, std::inner_product(moments.begin(), moments.end(), &upper[row], 0.0));
-    bounds.lower =
-        std::max(bounds.lower, std::inner_product(moments.begin(), moments.end(), &lower[row], 0.0));
-  }
-  // Rounding adds a matrix E to S, of a Frobenius norm of about eps tr S (twice that is assumed), which moves
-  // the sum of the roots of s + c by at most ||E||_F sqrt(tr (S + c I)^-1) / 2.
-  const double slack =
-      epsilon(gram.matrix) * gram.trace / gram.lambda * std::sqrt(gram.lambda * inverse.moments.trace);
-  const double root = std::sqrt(gram.lambda);
-  return {std::max(0.0, root * (bounds.lower - slack)),
-          std::min(gram.nuclear_upper, root * (bounds.upper + slack))};
+// Replaces w, the lower triangle of S, by that of (S + shift I)^-1 and appends what that tells of the
+// spectrum of S / lambda: the traces of c / (s + c) and its square, and the sum of log(1 + s / c). Nothing is
+// appended where the factorization fails.
+std::optional<Moments> shift_and_invert(at::Tensor& w, double shift, std::vector<double>& moments) {
+  w.diagonal().add_(shift);
+  const auto log_det = invert_positive_(w);
+  if (!log_det) return std::nullopt;
+  const auto inverse = lower_moments(w);
+  moments.push_back(shift * inverse.trace);
+  moments.push_back(shift * shift * inverse.squares);
+  moments.push_back(*log_det - w.size(0) * std::log(shift));
+  return inverse;
 }
 
 }  // namespace
 
 GramMatrix::GramMatrix(const at::Tensor& a) : matrix(lower_gram(a)) {
   const auto m = static_cast<double>(a.size(0));
-  const auto moments = accumulate_lower(nullptr, false, {matrix}, {})[0];
+  const auto moments = lower_moments(matrix);
   trace = moments.trace;
   squares = moments.squares;
   // From mean and variance of the m eigenvalues: the largest is largest, and the sum of their roots too,
   // where one is large and the others are equal.
   const double mean = trace / m;
   const double variance = std::max(0.0, squares / m - mean * mean);
-  lambda = (mean + std::sqrt((m - 1) * variance)) * (1 + 8 * epsilon(a));
+  lambda = (mean + std::sqrt((m - 1) * variance)) * (1 + 8 * epsilon(a.scalar_type()));
   const double others = m > 1 ? std::max(0.0, mean - std::sqrt(variance / (m - 1))) : 0;
   nuclear_upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
 }
 
 std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accuracy accuracy) {
+  TORCH_INTERNAL_ASSERT(accuracy != Accuracy::coarse, "a light pass is refined to a coarse one");
   const auto filter = level(accuracy);
   const auto poles = static_cast<int64_t>(filter.c.size());
   const auto& s = gram.matrix;
-  const int64_t m = s.size(0);
   const double lambda = gram.lambda;
   if (!(lambda > 0) || !std::isfinite(lambda)) return std::nullopt;
 
-  ZolotarevPass pass;
-  pass.q_ = scratch({m, m}, s.options());
-  pass.floor_ = filter.floor;
-  pass.resolution_ = filter.resolution * std::sqrt(lambda);
-  std::vector<Inverse> told(poles);
-  std::vector<at::Tensor> inverses;
-  for (int64_t first = 0; first < poles; first += static_cast<int64_t>(inverses.size())) {
+  ZolotarevPass pass(accuracy, lambda);
+  pass.moments_ = {static_cast<double>(s.size(0)), gram.trace / lambda, gram.squares / (lambda * lambda)};
+  double first_trace = 0;
+  for (int64_t first = 0; first < poles;) {
     const auto count = std::min(concurrency(s), poles - first);
-    inverses.resize(count);
-    for (auto& w : inverses) {
-      if (!w.defined()) w = scratch({m, m}, s.options());
-    }
+    std::vector<at::Tensor> group;
+    for (int64_t k = 0; k < count; ++k) group.push_back(scratch(s.sizes(), s.options()));
+    std::vector<std::vector<double>> told(count);
+    std::vector<std::optional<Moments>> inverses(count);
     const auto invert = [&](int64_t begin, int64_t end) {
       for (int64_t k = begin; k < end; ++k) {
-        told[first + k].log_det = shift_and_invert(gram, filter.c[first + k], inverses[k])
-                                      .value_or(std::numeric_limits<double>::quiet_NaN());
+        group[k].copy_(s);
+        inverses[k] = shift_and_invert(group[k], lambda * filter.c[first + k], told[k]);
       }
     };
     if (count == 1) {
@@ -149,48 +114,80 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accura
     }
     std::vector<double> scales;
     for (int64_t k = 0; k < count; ++k) {
-      if (std::isnan(told[first + k].log_det)) return std::nullopt;
+      if (!inverses[k]) return std::nullopt;
+      if (first + k == 0) first_trace = inverses[k]->trace;
+      pass.moments_.insert(pass.moments_.end(), told[k].begin(), told[k].end());
+      pass.inverses_.push_back(group[k]);
       scales.push_back(std::sqrt(lambda) * filter.beta[first + k]);
     }
-    const auto moments = accumulate_lower(&pass.q_, first > 0, inverses, scales);
-    for (int64_t k = 0; k < count; ++k) told[first + k].moments = moments[k];
+    // The poles of a fine pass are too many to be kept.
+    if (accuracy == Accuracy::fine) {
+      if (pass.q_.defined()) {
+        pass.inverses_.push_back(pass.q_);
+        scales.push_back(1);
+      }
+      pass.q_ = combine_lower(pass.inverses_, scales);
+      pass.inverses_.clear();
+    }
+    first += count;
   }
-  pass.q_.diagonal().add_(filter.alpha / std::sqrt(lambda));
-  mirror_lower_(pass.q_);
-
-  pass.moments_ = own_moments(gram);
-  double value = filter.alpha * gram.trace / lambda;
-  for (int64_t j = 0; j < poles; ++j) {
-    append_moments(pass.moments_, gram, filter.c[j], told[j]);
-    value += filter.beta[j] * (m - lambda * filter.c[j] * told[j].moments.trace);  // tr of S (S + c I)^-1
-  }
-  pass.value_ = std::sqrt(lambda) * value;
-  pass.refinable_ = accuracy == Accuracy::light;
-  if (!filter.upper.empty()) {
-    pass.bounds_ = certified(gram, pass.moments_, filter.upper, filter.lower, told[0]);
-  }
+  if (accuracy == Accuracy::light) pass.certify(gram, first_trace);
   return pass;
 }
 
-bool ZolotarevPass::refine(const GramMatrix& gram) {
-  if (!refinable_) return false;
-  refinable_ = false;
-  auto w = scratch(gram.matrix.sizes(), gram.matrix.options());
-  const auto log_det = shift_and_invert(gram, zolotarev::kExtraC, w);
-  if (!log_det) return false;
-  const Inverse inverse{*log_det, accumulate_lower(nullptr, false, {w}, {})[0]};
-  append_moments(moments_, gram, zolotarev::kExtraC, inverse);
-  const auto bounds = certified(gram, moments_, flat(zolotarev::kLightExtraUpper),
-                                flat(zolotarev::kLightExtraLower), inverse);
-  bounds_ = {std::max(bounds_.lower, bounds.lower), std::min(bounds_.upper, bounds.upper)};
+bool ZolotarevPass::refine(GramMatrix& gram) {
+  if (accuracy_ != Accuracy::light || q_.defined()) return false;
+  const auto inverse = shift_and_invert(gram.matrix, lambda_ * zolotarev::kCoarseC[3], moments_);
+  if (!inverse) return false;
+  inverses_.push_back(std::move(gram.matrix));
+  accuracy_ = Accuracy::coarse;
+  certify(gram, inverse->trace);
   return true;
 }
 
-at::Tensor ZolotarevPass::apply(const at::Tensor& a) const {
+void ZolotarevPass::certify(const GramMatrix& gram, double smallest_inverse_trace) {
+  const auto filter = level(accuracy_);
+  const double m = moments_[0];
+  double value = filter.alpha * moments_[1];
+  for (size_t j = 0; j < filter.c.size(); ++j)
+    value += filter.beta[j] * (m - moments_[3 + 3 * j]);  // tr of S (S + c I)^-1
+  NuclearBounds bounds{0, std::numeric_limits<double>::infinity()};
+  for (size_t row = 0; row < filter.upper.size(); row += moments_.size()) {
+    const auto combined = [&](std::span<const double> table) {
+      return std::inner_product(moments_.begin(), moments_.end(), &table[row], 0.0);
+    };
+    bounds = {std::max(bounds.lower, combined(filter.lower)), std::min(bounds.upper, combined(filter.upper))};
+  }
+  // Rounding adds a matrix E to S, of a Frobenius norm of about eps tr S (twice that is assumed), which moves
+  // the sum of the roots of s + c by at most ||E||_F sqrt(tr (S + c I)^-1) / 2.
+  const double slack =
+      epsilon(inverses_[0].scalar_type()) * moments_[1] * std::sqrt(lambda_ * smallest_inverse_trace);
+  const double root = std::sqrt(lambda_);
+  value_ = root * value;
+  bounds_.lower = std::max(bounds_.lower, root * (bounds.lower - slack));
+  bounds_.upper = std::min({bounds_.upper, gram.nuclear_upper, root * (bounds.upper + slack)});
+}
+
+double ZolotarevPass::resolution() const { return level(accuracy_).resolution * std::sqrt(lambda_); }
+
+double ZolotarevPass::floor() const { return level(accuracy_).floor; }
+
+at::Tensor ZolotarevPass::apply(const at::Tensor& a) {
+  const auto filter = level(accuracy_);
+  if (!q_.defined()) {
+    std::vector<double> scales;
+    for (const double beta : filter.beta) scales.push_back(std::sqrt(lambda_) * beta);
+    q_ = combine_lower(inverses_, scales);
+    inverses_.clear();
+  }
+  q_.diagonal().add_(filter.alpha / std::sqrt(lambda_));
+  mirror_lower_(q_);
   // Laid out as a is.
   auto x =
       a.is_contiguous() ? scratch(a.sizes(), a.options()) : scratch({a.size(1), a.size(0)}, a.options()).mT();
-  return at::mm_out(x, q_, a);
+  at::mm_out(x, q_, a);
+  q_.reset();
+  return x;
 }
 
 }  // namespace tensorion

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -38,38 +39,41 @@ struct GramMatrix {
 class ZolotarevPass {
  public:
   enum class Accuracy {
-    light,   // three poles: resolution 7e-3, floor 0.966, nuclear norm certified to about 0.5 %
-    coarse,  // four poles: resolution 1e-3, floor 0.963, nuclear norm certified to about 0.1 %
-    fine,    // six poles: resolution 1e-3, floor 0.9965
+    light,   // three poles: resolution 8e-3, floor 0.959, nuclear norm certified to about 0.5 %
+    coarse,  // a fourth one: resolution 1e-3, floor 0.963, nuclear norm certified to about 0.1 %
+    fine,    // six poles: resolution 1e-3, floor 0.9965, no certificate
   };
 
-  // Nothing is returned where a factorization fails.
+  // A light pass or a fine one; nothing is returned where a factorization fails.
   static std::optional<ZolotarevPass> solve(const GramMatrix& gram, Accuracy accuracy);
 
-  // Narrows the nuclear norm of a light pass to about 0.1 %, by one more inverse; returns false where there
-  // is none to add.
-  bool refine(const GramMatrix& gram);
+  // Makes a coarse pass of a light one by one more inverse, in the memory of the Gram matrix. Returns false,
+  // and the pass stays as it is, where it is not light or the factorization fails.
+  bool refine(GramMatrix& gram);
 
-  // X = Q a, in scratch memory.
-  at::Tensor apply(const at::Tensor& a) const;
+  // X = Q a, in scratch memory. The pass cannot be refined any more.
+  at::Tensor apply(const at::Tensor& a);
 
-  // <A, X>, known before X is.
+  // <A, X>, known before X is; not of fine passes.
   double value() const { return value_; }
   // Not of fine passes.
   const NuclearBounds& nuclear_norm() const { return bounds_; }
-  double resolution() const { return resolution_; }
-  double floor() const { return floor_; }
+  double resolution() const;
+  double floor() const;
 
  private:
-  ZolotarevPass() = default;
+  ZolotarevPass(Accuracy accuracy, double lambda) : accuracy_(accuracy), lambda_(lambda) {}
 
+  // Value and certificate from the moments.
+  void certify(const GramMatrix& gram, double smallest_inverse_trace);
+
+  Accuracy accuracy_;
+  double lambda_;
+  std::vector<at::Tensor> inverses_;  // lower triangles, until Q is formed of them
   at::Tensor q_;
   std::vector<double> moments_;  // of the spectrum of S: what certificates combine
-  bool refinable_ = false;
   double value_ = 0;
-  NuclearBounds bounds_;
-  double resolution_ = 0;
-  double floor_ = 0;
+  NuclearBounds bounds_{0, std::numeric_limits<double>::infinity()};
 };
 
 }  // namespace tensorion
