@@ -66,7 +66,7 @@ def _section(section: Section) -> str:
         + _table(section.table, "results")
         + f'<div class="figures">\n{"".join(map(_figure, section.pictures))}</div>\n'
         + f"<h3>Configuration</h3>\n<dl>\n{common}</dl>\n"
-        + _table(section.configuration, "options")
+        + (_table(section.configuration, "options") if section.configuration else "")
         + "</section>\n"
     )
 

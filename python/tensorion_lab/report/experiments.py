@@ -1,0 +1,65 @@
+"""Experiments other than training runs: folders whose `summary.json` names one.
+
+It has the tables as they were printed, `config` (the options) and what the experiment's own module draws.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tensorion_lab.report.document import Section, Table
+from tensorion_lab.report.errors import ReportError
+from tensorion_lab.report.groups import option_text
+
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    folder: Path
+    name: str
+    summary: Mapping[str, Any]
+
+    def table(self, index: int) -> Table:
+        table = self.summary["tables"][index]
+        return Table(table["header"], table["rows"], table["alignment"], notes=table["notes"])
+
+    def title(self, index: int) -> str:
+        return str(self.summary["tables"][index]["title"])
+
+    def options(self) -> list[tuple[str, str]]:
+        return [(key, option_text(value)) for key, value in self.summary["config"].items()]
+
+
+def read_experiment(folder: Path) -> Experiment | None:
+    """The experiment whose results the folder has; None where it has none."""
+    path = folder / SUMMARY
+    try:
+        summary = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ReportError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    if not isinstance(summary, dict) or "experiment" not in summary:
+        return None
+    return Experiment(folder, str(summary["experiment"]), summary)
+
+
+def experiment_sections(experiments: Sequence[Experiment], dpi: int) -> list[Section]:
+    from tensorion_lab.report.laplace import laplace_sections
+
+    kinds = {"laplace": laplace_sections}
+    sections = []
+    for experiment in experiments:
+        path = experiment.folder / SUMMARY
+        if experiment.name not in kinds:
+            raise ReportError(f"{path}: expected an experiment of {', '.join(kinds)}, got '{experiment.name}'")
+        try:
+            sections += kinds[experiment.name](experiment, dpi)
+        except (KeyError, TypeError, IndexError) as error:
+            raise ReportError(f"{path}: not as the program writes it: {error!r}") from None
+    return sections
