@@ -46,11 +46,13 @@ def draw_curves(
     ceiling: float = math.inf,
     log_x: bool = False,
     whole: bool = False,
+    linear: bool = False,
 ) -> tuple[Canvas, bool]:
     """The figure, and whether starts of lines were left out so that the rest can be told apart.
 
     Values are at least 0 and at most `ceiling`. Lines of one label share one end label. Leaders join
     the labels where all lines end at the same x. `whole`: nothing is left out.
+    `linear`: the axis of the values is.
     """
     labels = list(dict.fromkeys(line.label for line in lines))
     room = sum(text_height(wrap(label)) for label in labels) / POINTS
@@ -68,7 +70,7 @@ def draw_curves(
     else:
         margin = 0.025 * (last - first) or 0.05 * last or 0.5
         axes.set_xlim(first - margin, last + margin)
-    limits = _limits([line for line in lines if not line.broken] or lines, ceiling, whole)
+    limits = _limits([line for line in lines if not line.broken] or lines, ceiling, whole, linear)
     _set_scale(axes, limits)
     for position, line in enumerate(lines):
         _draw(axes, line, position)
@@ -108,7 +110,7 @@ def _draw(axes: Axes, line: Line, position: int) -> None:
         axes.fill_between(line.x, low, high, color=colour, alpha=0.16, linewidth=0, zorder=2)
 
 
-def _limits(lines: Sequence[Line], ceiling: float, whole: bool) -> Limits:
+def _limits(lines: Sequence[Line], ceiling: float, whole: bool, linear: bool) -> Limits:
     every: list[float] = []
     later: list[float] = []
     for line in lines:
@@ -118,7 +120,7 @@ def _limits(lines: Sequence[Line], ceiling: float, whole: bool) -> Limits:
             every.extend(ends)
             if i >= skipped:
                 later.extend(ends)
-    log = min(later) > 0 and max(later) / min(later) > LOG_RANGE
+    log = not linear and min(later) > 0 and max(later) / min(later) > LOG_RANGE
 
     def span(values: Sequence[float]) -> float:
         return math.log(max(values) / min(values)) if log else max(values) - min(values)

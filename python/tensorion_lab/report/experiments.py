@@ -51,8 +51,9 @@ def read_experiment(folder: Path) -> Experiment | None:
 
 def experiment_sections(experiments: Sequence[Experiment], dpi: int) -> list[Section]:
     from tensorion_lab.report.laplace import laplace_sections
+    from tensorion_lab.report.tightness import tightness_sections
 
-    kinds = {"laplace": laplace_sections}
+    kinds = {"laplace": laplace_sections, "tightness": tightness_sections}
     sections = []
     for experiment in experiments:
         path = experiment.folder / SUMMARY
