@@ -11,6 +11,8 @@
 
 #include "lab/commands/figures.h"
 #include "lab/commands/flag_values.h"
+#include "lab/data/file.h"
+#include "lab/experiments/laplace_record.h"
 #include "lab/experiments/laplace_sweep.h"
 #include "lab/screen.h"
 #include "lab/text.h"
@@ -32,6 +34,7 @@ struct LaplaceFlags {
   LaplaceOptions options;
   int64_t threads = 1;
   fs::path out = "runs/laplace";
+  bool resume = false;
 };
 
 // The paper names neither sizes nor learning rates: these are ours.
@@ -64,67 +67,110 @@ ordered_json to_json(const LaplaceFlags& flags) {
           {"threads", flags.threads}};
 }
 
-// One line of metrics.jsonl for each recorded step.
-std::string metrics_lines(const LaplaceProblem& problem, const LaplaceRun& run) {
-  std::string lines;
-  for (const auto& point : run.points) {
-    ordered_json line{
-        {"problem", problem.str()}, {"optimizer", run.optimizer}, {"lr", run.lr}, {"seed", run.seed}};
-    line.update(to_json(point));
-    lines += line.dump() + '\n';
-  }
-  return lines;
+// What a record was begun with and must go on with; problems, optimizers, learning rates and seeds may be
+// added.
+ordered_json fixed_options(const LaplaceFlags& flags) {
+  auto out = to_json(flags);
+  for (const auto* key : {"scale", "problems", "optimizers", "lrs", "seeds", "threads"}) out.erase(key);
+  return out;
 }
+
+void check_folder(const LaplaceFlags& flags) {
+  const auto path = flags.out / "config.json";
+  if (!fs::exists(path)) return;
+  TORCH_CHECK_VALUE(flags.resume, flags.out.string(),
+                    " already has results: --resume goes on with them, another folder (--out) begins anew");
+  const auto begun = nlohmann::json::parse(read_file(path));
+  const auto now = fixed_options(flags);
+  for (const auto& [key, value] : now.items()) {
+    TORCH_CHECK_VALUE(begun.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
+                      " was begun with other options: ", key, " ", begun.value(key, nlohmann::json()).dump(),
+                      ", got ", value.dump());
+  }
+}
+
+// The runs of all problems, one after the other.
+class Sweeps {
+ public:
+  Sweeps(const LaplaceFlags& flags, const std::vector<LaplaceProblem>& problems)
+      : flags_(flags),
+        options_(flags.options),
+        record_(flags.out / "metrics.jsonl", flags.options.steps),
+        screen_(stderr),
+        runs_(problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size()) {
+    options_.dtype = flags.dtype == "float32" ? at::kFloat : at::kDouble;
+  }
+  ~Sweeps() {
+    if (screen_.is_terminal()) screen_.show({});
+  }
+  Sweeps(const Sweeps&) = delete;
+  Sweeps& operator=(const Sweeps&) = delete;
+
+  std::vector<LaplaceSweep> of(const LaplaceProblem& problem) {
+    std::vector<LaplaceSweep> sweeps;
+    for (const auto& optimizer : flags_.optimizers) {
+      sweeps.push_back(sweep_rates(optimizer, flags_.lrs, flags_.seeds, [&](double lr, int64_t seed) {
+        const auto* known = record_.find(problem, optimizer, lr, seed);
+        const auto& run =
+            known != nullptr
+                ? *known
+                : record_.add(problem, minimize_quotient(problem, optimizer, lr, seed, options_));
+        show(problem, run);
+        return run;
+      }));
+      const auto* best = sweeps.back().best();
+      screen_.print(
+          problem.str() + ", " + optimizer + ": " +
+          (best == nullptr ? "all diverged" : format("best lr %.3g, error %.2e", best->lr, best->error)));
+    }
+    return sweeps;
+  }
+
+ private:
+  void show(const LaplaceProblem& problem, const LaplaceRun& run) {
+    ++count_;
+    if (!screen_.is_terminal()) return;
+    screen_.show({format("run %zu of %zu: %s, %s, lr %.3g: error %.2e", count_, runs_, problem.str().c_str(),
+                         run.optimizer.c_str(), run.lr, run.final_error())});
+  }
+
+  const LaplaceFlags& flags_;
+  LaplaceOptions options_;
+  LaplaceRecord record_;
+  Screen screen_;
+  size_t runs_;
+  size_t count_ = 0;
+};
 
 void run_laplace(const LaplaceFlags& flags) {
   std::vector<LaplaceProblem> problems;
   for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
-  TORCH_CHECK_VALUE(!fs::exists(flags.out / "summary.json"), flags.out.string(),
-                    " already has results: choose another folder (--out)");
+  check_folder(flags);
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
-  auto options = flags.options;
-  options.dtype = flags.dtype == "float32" ? at::kFloat : at::kDouble;
+  write_file(flags.out / "config.json", to_json(flags).dump(2) + '\n');
 
-  Screen screen(stderr);
-  const size_t runs = problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size();
-  size_t count = 0;
-  std::string metrics;
-  auto results = ordered_json::array(), tables = ordered_json::array();
-  std::vector<ResultTable> printed;
-  for (const auto& problem : problems) {
-    std::vector<LaplaceSweep> sweeps;
-    for (const auto& optimizer : flags.optimizers) {
-      sweeps.push_back(
-          sweep_rates(problem, optimizer, flags.lrs, flags.seeds, options, [&](const LaplaceRun& run) {
-            metrics += metrics_lines(problem, run);
-            ++count;
-            if (screen.is_terminal()) {
-              screen.show({format("run %zu of %zu: %s, %s, lr %.3g: error %.2e", count, runs,
-                                  problem.str().c_str(), optimizer.c_str(), run.lr, run.final_error())});
-            }
-          }));
-      const auto* best = sweeps.back().best();
-      screen.print(
-          problem.str() + ", " + optimizer + ": " +
-          (best == nullptr ? "all diverged" : format("best lr %.3g, error %.2e", best->lr, best->error)));
+  auto results = ordered_json::array();
+  std::vector<ResultTable> tables;
+  {
+    Sweeps sweeps(flags, problems);
+    for (const auto& problem : problems) {
+      const auto found = sweeps.of(problem);
+      results.push_back(to_json(problem, found));
+      tables.push_back(laplace_table(problem, found));
     }
-    printed.push_back(laplace_table(problem, sweeps));
-    results.push_back(to_json(problem, sweeps));
-    tables.push_back(to_json(printed.back()));
   }
-  if (screen.is_terminal()) screen.show({});
-  printed.back().notes = {
+  tables.back().notes = {
       "(error: (x'Ax / x'x - eigenvalue) / eigenvalue; residual: ||Ax - (x'Ax / x'x) x|| / (eigenvalue "
       "||x||); at the "
       "learning rate of the smallest error, geometric means over the seeds)",
       "(the paper shows this experiment in figures only: it has no numbers to set beside)"};
-  tables.back() = to_json(printed.back());
-  write_file(flags.out / "metrics.jsonl", metrics);
-  const ordered_json summary{
-      {"experiment", "laplace"}, {"config", to_json(flags)}, {"problems", results}, {"tables", tables}};
+  ordered_json summary{{"experiment", "laplace"}, {"config", to_json(flags)}, {"problems", results}};
+  for (const auto& table : tables) {
+    summary["tables"].push_back(to_json(table));
+    print_table(std::cout, table);
+  }
   write_file(flags.out / "summary.json", summary.dump(2) + '\n');
-  for (const auto& table : printed) print_table(std::cout, table);
   draw_figures(flags.out);
 }
 
@@ -132,7 +178,6 @@ void run_laplace(const LaplaceFlags& flags) {
 
 void add_laplace(CLI::App& program) {
   const auto flags = std::make_shared<LaplaceFlags>();
-  flags->threads = at::get_num_threads();
   auto* command = program.add_subcommand(
       "laplace",
       "The smallest eigenpair of a Laplacian in many dimensions, over the cores of a tensor train");
@@ -166,6 +211,7 @@ void add_laplace(CLI::App& program) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
+  command->add_flag("--resume", flags->resume, "Go on with what the folder has");
   command->callback([command, flags] {
     set_missing(*command, scale_values(flags->scale));
     run_laplace(*flags);

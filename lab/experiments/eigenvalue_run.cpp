@@ -79,8 +79,10 @@ LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& o
 
   LaplaceRun run{.optimizer = optimizer_name, .lr = lr, .seed = seed};
   const int64_t interval = std::max<int64_t>(1, options.steps / options.records);
+  double seconds = 0;
   for (int64_t step = 0;; ++step) {
     auto start = Clock::now();
+    const auto take_time = [&] { seconds += std::chrono::duration<double>(Clock::now() - start).count(); };
     optimizer.zero_grad();
     const auto loss = rayleigh_quotient(train);
     loss.backward();
@@ -88,17 +90,20 @@ LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& o
     std::vector<at::Tensor> gradients;
     for (const auto& core : train) gradients.push_back(core.grad());
     run.diverged = !std::isfinite(quotient) || first_nonfinite(gradients) >= 0;
-    run.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    take_time();
     if (run.diverged) break;
     if (step % interval == 0 || step == options.steps) {
-      run.points.push_back(
-          {step, quotient, std::abs(quotient - exact) / exact, residual(train, quotient) / exact});
+      run.points.push_back({.step = step,
+                            .quotient = quotient,
+                            .error = std::abs(quotient - exact) / exact,
+                            .residual = residual(train, quotient) / exact,
+                            .seconds = seconds});
     }
     if (step == options.steps) break;
     start = Clock::now();
     scheduler.prepare(step);
     optimizer.step();
-    run.seconds += std::chrono::duration<double>(Clock::now() - start).count();
+    take_time();
   }
   return run;
 }
@@ -107,7 +112,16 @@ nlohmann::ordered_json to_json(const LaplacePoint& point) {
   return {{"step", point.step},
           {"quotient", point.quotient},
           {"error", point.error},
-          {"residual", point.residual}};
+          {"residual", point.residual},
+          {"seconds", point.seconds}};
+}
+
+LaplacePoint laplace_point_from_json(const nlohmann::json& json) {
+  return {.step = json.at("step").get<int64_t>(),
+          .quotient = json.at("quotient").get<double>(),
+          .error = json.at("error").get<double>(),
+          .residual = json.at("residual").get<double>(),
+          .seconds = json.at("seconds").get<double>()};
 }
 
 }  // namespace tensorion::lab

@@ -42,6 +42,7 @@ struct LaplacePoint {
   double quotient = 0;  // the Rayleigh quotient
   double error = 0;     // |quotient - smallest eigenvalue| / smallest eigenvalue
   double residual = 0;  // ||A x - quotient x|| / (smallest eigenvalue ||x||)
+  double seconds = 0;   // spent on the steps so far, without the record
 };
 
 struct LaplaceRun {
@@ -49,7 +50,6 @@ struct LaplaceRun {
   double lr = 0;
   int64_t seed = 0;
   bool diverged = false;  // a value or gradient was not finite; the record ends before
-  double seconds = 0;     // in steps, without the record
   std::vector<LaplacePoint> points = {};
 
   // Of the last point; infinite where it diverged.
@@ -60,5 +60,6 @@ LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& o
                              int64_t seed, const LaplaceOptions& options);
 
 nlohmann::ordered_json to_json(const LaplacePoint& point);
+LaplacePoint laplace_point_from_json(const nlohmann::json& json);
 
 }  // namespace tensorion::lab

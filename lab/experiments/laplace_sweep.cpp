@@ -30,8 +30,9 @@ LaplaceRate summarize(double lr, const std::vector<LaplaceRun>& runs) {
   double seconds = 0, steps = 0;
   for (const auto& run : runs) {
     rate.diverged += run.diverged ? 1 : 0;
-    seconds += run.seconds;
-    steps += run.points.empty() ? 0 : static_cast<double>(run.points.back().step);
+    if (run.points.empty()) continue;
+    seconds += run.points.back().seconds;
+    steps += static_cast<double>(run.points.back().step);
   }
   rate.seconds_per_step = steps > 0 ? seconds / steps : 0;
   if (rate.diverged > 0) return rate;
@@ -68,16 +69,14 @@ const LaplaceRate* LaplaceSweep::best() const {
   return best;
 }
 
-LaplaceSweep sweep_rates(const LaplaceProblem& problem, const std::string& optimizer,
-                         const std::vector<double>& lrs, const std::vector<int64_t>& seeds,
-                         const LaplaceOptions& options, const std::function<void(const LaplaceRun&)>& done) {
+LaplaceSweep sweep_rates(const std::string& optimizer, const std::vector<double>& lrs,
+                         const std::vector<int64_t>& seeds,
+                         const std::function<LaplaceRun(double lr, int64_t seed)>& run) {
   LaplaceSweep sweep{.optimizer = optimizer, .rates = {}};
   for (const double lr : lrs) {
     std::vector<LaplaceRun> runs;
-    for (const int64_t seed : seeds) {
-      runs.push_back(minimize_quotient(problem, optimizer, lr, seed, options));
-      done(runs.back());
-    }
+    runs.reserve(seeds.size());
+    for (const int64_t seed : seeds) runs.push_back(run(lr, seed));
     sweep.rates.push_back(summarize(lr, runs));
   }
   return sweep;

@@ -30,10 +30,10 @@ struct LaplaceSweep {
   const LaplaceRate* best() const;
 };
 
-// `done` is told of every run.
-LaplaceSweep sweep_rates(const LaplaceProblem& problem, const std::string& optimizer,
-                         const std::vector<double>& lrs, const std::vector<int64_t>& seeds,
-                         const LaplaceOptions& options, const std::function<void(const LaplaceRun&)>& done);
+// `run` gives the run at a learning rate and seed.
+LaplaceSweep sweep_rates(const std::string& optimizer, const std::vector<double>& lrs,
+                         const std::vector<int64_t>& seeds,
+                         const std::function<LaplaceRun(double lr, int64_t seed)>& run);
 
 nlohmann::ordered_json to_json(const LaplaceProblem& problem, const std::vector<LaplaceSweep>& sweeps);
 

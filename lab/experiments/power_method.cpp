@@ -1,6 +1,7 @@
 #include "lab/experiments/power_method.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <string>
@@ -29,7 +30,8 @@ at::Tensor contract(const at::Tensor& x, const std::vector<at::Tensor>& vectors,
     auto rest = left;
     rest.erase(rest.find(letter), 1);
     if (rest.front() != 'z') rest.insert(rest.begin(), 'z');
-    result = at::einsum(left + ",z" + letter + "->" + rest, {result, vectors[mode]});
+    const auto equation = c10::str(left, ",z", letter, "->", rest);
+    result = at::einsum(equation, {result, vectors[mode]});
     left = rest;
   }
   return result;

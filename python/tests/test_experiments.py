@@ -242,6 +242,22 @@ def test_laplace(tmp_path):
     assert "already has results" in run(*LAPLACE, "--out", out, expect=1).stderr
 
 
+def test_laplace_goes_on_with_what_is_there(tmp_path):
+    out = tmp_path / "laplace"
+    flags = [*LAPLACE, "--optimizers", "sgd,muon", "--out", out]
+    run(*flags, "--lrs", "0.01")
+    first = lines(out / "metrics.jsonl")
+    run(*flags, "--lrs", "0.01,0.1", "--resume")
+    both = lines(out / "metrics.jsonl")
+    # The same runs, their times too, and the new ones.
+    assert [row for row in both if row["lr"] == 0.01] == sorted(first, key=lambda row: row["optimizer"])
+    assert {row["lr"] for row in both} == {0.01, 0.1}
+    problem = read_json(out / "summary.json")["problems"][0]
+    assert [rate["lr"] for rate in problem["optimizers"][0]["rates"]] == [0.01, 0.1]
+    message = run(*flags, "--lrs", "0.01", "--resume", "--schedule", "cosine", expect=1).stderr
+    assert 'was begun with other options: schedule "constant", got "cosine"' in message
+
+
 TIGHTNESS = {**TINY_RUN, "--limit-train": "60", "--epochs": "2", "--every": "4", "--certify": "1000", "--starts": "2"}
 
 

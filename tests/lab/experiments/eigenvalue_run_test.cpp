@@ -1,7 +1,9 @@
 #include "lab/experiments/eigenvalue_run.h"
 
+#include "lab/experiments/laplace_record.h"
 #include "lab/experiments/laplace_sweep.h"
 #include "lab/experiments/laplacian.h"
+#include "tests/lab/temporary_folder.h"
 #include "tests/support.h"
 
 namespace tensorion::lab {
@@ -60,8 +62,10 @@ TEST(SweepRates, TakesTheRateOfTheSmallestErrorAndGeometricMeans) {
   LaplaceOptions options;
   options.steps = 10;
   std::vector<LaplaceRun> runs;
-  const auto sweep = sweep_rates({3, 5, 2}, "sgd", {1e-5, 1e-3, 1e300}, {0, 1}, options,
-                                 [&](const LaplaceRun& run) { runs.push_back(run); });
+  const auto sweep = sweep_rates("sgd", {1e-5, 1e-3, 1e300}, {0, 1}, [&](double lr, int64_t seed) {
+    runs.push_back(minimize_quotient({3, 5, 2}, "sgd", lr, seed, options));
+    return runs.back();
+  });
   ASSERT_EQ(runs.size(), 6U);
   ASSERT_EQ(sweep.rates.size(), 3U);
   EXPECT_NEAR(sweep.rates[1].error, std::sqrt(runs[2].final_error() * runs[3].final_error()),
@@ -73,6 +77,36 @@ TEST(SweepRates, TakesTheRateOfTheSmallestErrorAndGeometricMeans) {
   EXPECT_EQ(laplace_table({3, 5, 2}, {sweep}).rows[0][1], "0.001");
   EXPECT_EQ(laplace_table({3, 5, 2}, {{.optimizer = "sgd", .rates = {sweep.rates[2]}}}).rows[0][1],
             "diverged");
+}
+
+TEST(LaplaceRecord, KeepsWholeRuns) {
+  const testing::TemporaryFolder folder;
+  const auto file = folder.path() / "metrics.jsonl";
+  const LaplaceProblem problem{3, 5, 2};
+  LaplaceOptions options;
+  options.steps = 4;
+  const auto good = minimize_quotient(problem, "sgd", 1e-3, 1, options);
+  const auto bad = minimize_quotient(problem, "sgd", 1e300, 0, options);
+  ASSERT_TRUE(bad.diverged);
+  {
+    LaplaceRecord record(file, 4);
+    record.add(problem, good);
+    record.add(problem, bad);
+    record.add(problem, minimize_quotient(problem, "adam", 0.1, 0, options));
+  }
+  // Killed in the middle of the last line.
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 20);
+  const LaplaceRecord record(file, 4);
+  const auto* found = record.find(problem, "sgd", 1e-3, 1);
+  ASSERT_NE(found, nullptr);
+  ASSERT_EQ(found->points.size(), good.points.size());
+  EXPECT_EQ(found->final_error(), good.final_error());
+  EXPECT_EQ(found->points.back().seconds, good.points.back().seconds);
+  ASSERT_NE(record.find(problem, "sgd", 1e300, 0), nullptr);
+  EXPECT_TRUE(record.find(problem, "sgd", 1e300, 0)->diverged);
+  EXPECT_EQ(record.find(problem, "adam", 0.1, 0), nullptr);
+  EXPECT_EQ(record.find(problem, "sgd", 1e-3, 0), nullptr);
+  EXPECT_EQ(record.find({3, 5, 3}, "sgd", 1e-3, 1), nullptr);
 }
 
 }  // namespace
