@@ -63,6 +63,7 @@ Method find_method(const std::string& text, const Preset* preset) {
 
 std::vector<Method> find_methods(const CompareOptions& options, const Preset* preset) {
   std::vector<Method> methods;
+  methods.reserve(options.optimizers.size());
   for (const auto& text : options.optimizers) methods.push_back(find_method(text, preset));
   if (methods.empty() && preset != nullptr) {
     for (const auto& method : preset->methods) methods.push_back(method.method);
@@ -70,6 +71,7 @@ std::vector<Method> find_methods(const CompareOptions& options, const Preset* pr
     for (const auto& name : optimizer_names()) methods.push_back({name, name});
   }
   std::vector<std::string> names;
+  names.reserve(methods.size());
   for (const auto& method : methods) names.push_back(method.name);
   check_distinct(names, "--optimizers");
   return methods;

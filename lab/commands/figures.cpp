@@ -19,6 +19,7 @@ constexpr char kPython[] = "TENSORION_PYTHON";
 // The exit code; what the command prints is dropped, its errors are not.
 int run_quietly(std::vector<std::string> command) {
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (auto& word : command) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
@@ -35,7 +36,7 @@ int run_quietly(std::vector<std::string> command) {
 }  // namespace
 
 void draw_figures(const std::filesystem::path& folder) {
-  std::cout << "results in " << folder.string() << std::endl;
+  std::cout << "results in " << folder.string() << '\n' << std::flush;
   const char* python = std::getenv(kPython);
   const bool drawn =
       python != nullptr && run_quietly({python, "-m", "tensorion_lab.report", folder.string()}) == 0;

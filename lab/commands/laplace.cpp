@@ -144,6 +144,7 @@ class Sweeps {
 
 void run_laplace(const LaplaceFlags& flags) {
   std::vector<LaplaceProblem> problems;
+  problems.reserve(flags.problems.size());
   for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
   check_folder(flags);
   at::set_num_threads(static_cast<int>(flags.threads));

@@ -38,15 +38,17 @@ PresetMethod ablated(const std::string& name, const std::string& unfolding, cons
           paper};
 }
 
-const FlagValues kSmokeRun{{"--width", "0.125"},    {"--epochs", "1"},      {"--limit-train", "200"},
-                           {"--limit-test", "100"}, {"--batch-size", "20"}, {"--seeds", "0"}};
-
 FlagValues with(FlagValues values, const FlagValues& more) {
   values.insert(values.end(), more.begin(), more.end());
   return values;
 }
 
-const FlagValues kSmokeResNet = with({{"--depths", "1,1,1,1"}}, kSmokeRun);
+FlagValues smoke_run() {
+  return {{"--width", "0.125"},    {"--epochs", "1"},      {"--limit-train", "200"},
+          {"--limit-test", "100"}, {"--batch-size", "20"}, {"--seeds", "0"}};
+}
+
+FlagValues smoke_resnet() { return with({{"--depths", "1,1,1,1"}}, smoke_run()); }
 
 Preset imagenette(const std::string& name, const std::string& title, const std::string& model,
                   const std::string& small_model) {
@@ -61,7 +63,7 @@ Preset imagenette(const std::string& name, const std::string& title, const std::
                 {"--limit-train", "500"},
                 {"--limit-test", "200"},
                 {"--seeds", "0"}},
-      .smoke = with({{"--model", small_model}}, kSmokeRun),
+      .smoke = with({{"--model", small_model}}, smoke_run()),
       .methods = {sgd("cosine", "0.005", "5e-4"), adamw("cosine", "1e-4", "5e-4"),
                   tensorion_with("sgd", "cosine", "5e-4", "5e-4"),
                   tensorion_with("adamw", "cosine", "1e-4", "5e-4")},
@@ -87,7 +89,7 @@ const std::vector<Preset>& comparison_presets() {
                  {"--limit-train", "10000"},
                  {"--limit-test", "4000"},
                  {"--seeds", "0,1,2"}},
-       .smoke = kSmokeResNet,
+       .smoke = smoke_resnet(),
        .methods = {sgd("multistep", "0.075", "5e-4", {{94.1, 0.13, 0.25, 0.02}}),
                    adamw("multistep", "1e-4", "1e-4", {{93.7, 0.3, 0.44, 0.02}}),
                    tensorion_with("sgd", "onecycle", "0.001", "1e-4", {{95.3, 0.1, 0.21, 0.01}}),
@@ -101,7 +103,7 @@ const std::vector<Preset>& comparison_presets() {
                  {"--limit-train", "10000"},
                  {"--limit-test", "4000"},
                  {"--seeds", "0,1,2"}},
-       .smoke = kSmokeResNet,
+       .smoke = smoke_resnet(),
        .methods = {sgd("multistep", "0.05", "5e-4", {{78.2, 0.2, 0.89, 0.13}}),
                    adamw("multistep", "2.5e-4", "5e-4", {{74.2, 0.1, 1.33, 0.1}}),
                    tensorion_with("sgd", "onecycle", "0.0075", "5e-4", {{79.1, 0.1, 0.98, 0.09}}),
@@ -117,7 +119,7 @@ const std::vector<Preset>& comparison_presets() {
                  {"--limit-train", "10000"},
                  {"--limit-test", "1000"},
                  {"--seeds", "0,1,2"}},
-       .smoke = kSmokeResNet,
+       .smoke = smoke_resnet(),
        .methods = {sgd("onecycle", "0.01", "5e-4", {{61.01, 0.02, 1.79, 0.06}}),
                    adamw("onecycle", "5e-4", "1e-4", {{57.4, 0.1, 1.33, 0.05}}),
                    tensorion_with("sgd", "onecycle", "0.075", "5e-4", {{62.7, 0.1, 1.65, 0.06}})}},
@@ -141,7 +143,7 @@ const Preset& ablation_preset() {
                 {"--limit-train", "8000"},
                 {"--limit-test", "4000"},
                 {"--seeds", "0,1,2"}},
-      .smoke = kSmokeResNet,
+      .smoke = smoke_resnet(),
       .methods = {ablated("modes-0", "0", "0.01", "{1}", {90.67, 0.32, 0.424, 0.026}),
                   ablated("modes-1", "1", "0.001", "{2}", {90.62, 0.44, 0.404, 0.024}),
                   ablated("modes-2", "2", "0.001", "{3}", {87.40, 1.00, 0.485, 0.051}),

@@ -72,13 +72,15 @@ ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<
   ResultTable table{
       .title = "Test accuracy (%) by learning rate", .header = {"method"}, .rows = {}, .alignment = "l"};
   for (const double lr : lrs) table.header.push_back(format("%g", lr));
-  table.header.insert(table.header.end(), {"best", "before"});
-  table.alignment.append(table.header.size() - 1, 'r');
+  table.header.insert(table.header.end(), {"best", "before", ""});
+  table.alignment.append(table.header.size() - 2, 'r').append("l");
   for (const auto& rate : found) {
     TableRow row{rate.method};
     for (const auto& accuracy : rate.accuracies)
       row.push_back(accuracy ? format("%.2f", 100 * *accuracy) : "diverged");
-    row.insert(row.end(), {format("%g", rate.lr), format("%g", rate.lr_before)});
+    const bool is_edge = lrs.size() > 1 && (rate.lr == lrs.front() || rate.lr == lrs.back());
+    row.insert(row.end(),
+               {format("%g", rate.lr), format("%g", rate.lr_before), is_edge ? "at the grid's edge" : ""});
     table.rows.push_back(std::move(row));
   }
   table.notes = {

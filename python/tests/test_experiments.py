@@ -19,8 +19,8 @@ PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
 DOCUMENT = ROOT / "docs" / "experiments.md"
 
 
-def run(*arguments, expect=0):
-    command = [PROGRAM, *map(str, arguments)]
+def run(*arguments, expect=0, program=PROGRAM):
+    command = [program, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == expect, result.stderr
     return result
@@ -109,6 +109,7 @@ def test_ablation(data, tmp_path):
     assert {"test_accuracy.png", "test_loss.png", "train_loss.png"} <= pictures(out)
     page = (out / "report" / "index.html").read_text()
     assert all(f">{name}<" in page for name in PAPER_ABLATION)
+    assert page.count("91.10 +- 0.39") == 1  # the paper's numbers, too
     again = run("ablation", "--scale", "smoke", "--data", data, *words(TINY_RUN), "--out", out, "--resume")
     assert again.stdout == result.stdout
 
@@ -134,6 +135,8 @@ def test_the_grid_decides_the_learning_rates(data, tmp_path):
         assert entry["lr"] == grid["lrs"][best]
         assert read_json(out / f"{entry['method']}-seed0" / "config.json")["lr"] == grid["lrs"][best]
     assert "Test accuracy (%) by learning rate" in result.stdout
+    edges = sum(entry["lr"] != 0.02 for entry in grid["methods"])
+    assert result.stdout.count("at the grid's edge") == edges
 
 
 PRESETS = {
@@ -381,7 +384,11 @@ def test_documented_commands_run(command, data, tmp_path):
     if name != "laplace":
         replaced["--data"] = data
     kept = [flag for i, flag in enumerate(flags) if {flag, flags[i - 1]}.isdisjoint(replaced)]
-    run(name, *kept, *words({flag: value for flag, value in replaced.items() if value is not None}))
+    # The program alone draws no figures: that has been tested above.
+    program = Path(tensorion.__file__).parent / "bin" / "tensorion"
+    given = words({flag: value for flag, value in replaced.items() if value is not None})
+    result = run(name, *kept, *given, program=program)
+    assert result.stdout.endswith(f"figures: tensorion report {tmp_path / 'out'}\n")
 
 
 @pytest.mark.parametrize("command", sorted(TINY))

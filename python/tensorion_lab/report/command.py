@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tensorion_lab.report.document import Document, Section
 from tensorion_lab.report.errors import ReportError
-from tensorion_lab.report.experiments import Experiment, experiment_sections, read_experiment
+from tensorion_lab.report.experiments import Experiment, experiment_sections, paper_section, read_experiment
 from tensorion_lab.report.page import html_page
 from tensorion_lab.report.runs import Run, read_runs
 from tensorion_lab.report.table import text_table
@@ -26,7 +26,8 @@ def main(arguments: Sequence[str]) -> int:
         experiments = [experiment for experiment in found.values() if experiment]
         others = [directory for directory, experiment in found.items() if not experiment]
         runs = read_runs(others) if others else []
-        sections = _sections(runs, experiments, options.dpi)
+        papers = [section for section in map(paper_section, others) if section]
+        sections = [*papers, *_sections(runs, experiments, options.dpi)]
         title = options.title or ("Training runs" if runs else "Experiments")
         page = _write(Document(title, _source(runs, experiments, options.directories), sections), out)
     except ReportError as error:

@@ -23,8 +23,7 @@ class Experiment:
     summary: Mapping[str, Any]
 
     def table(self, index: int) -> Table:
-        table = self.summary["tables"][index]
-        return Table(table["header"], table["rows"], table["alignment"], notes=table["notes"])
+        return _table(self.summary["tables"][index])
 
     def title(self, index: int) -> str:
         return str(self.summary["tables"][index]["title"])
@@ -33,20 +32,37 @@ class Experiment:
         return [(key, option_text(value)) for key, value in self.summary["config"].items()]
 
 
-def read_experiment(folder: Path) -> Experiment | None:
-    """The experiment whose results the folder has; None where it has none."""
+def _table(table: Mapping[str, Any]) -> Table:
+    return Table(table["header"], table["rows"], table["alignment"], notes=table["notes"])
+
+
+def _read_summary(folder: Path) -> dict[str, Any]:
+    """Empty where there is none yet."""
     path = folder / SUMMARY
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
-        return None
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
     except (OSError, ValueError) as error:
         raise ReportError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    if not isinstance(summary, dict) or "experiment" not in summary:
+    return summary if isinstance(summary, dict) else {}
+
+
+def read_experiment(folder: Path) -> Experiment | None:
+    """The experiment whose results the folder has; None where it has none."""
+    summary = _read_summary(folder)
+    return Experiment(folder, str(summary["experiment"]), summary) if "experiment" in summary else None
+
+
+def paper_section(folder: Path) -> Section | None:
+    """The table with the paper's numbers, where the folder's runs are one of the paper's comparisons."""
+    table = _read_summary(folder).get("table")
+    if table is None:
         return None
-    return Experiment(folder, str(summary["experiment"]), summary)
+    try:
+        return Section(str(table["title"]), _table(table), [], None, [])
+    except (KeyError, TypeError) as error:
+        raise ReportError(f"{folder / SUMMARY}: not as the program writes it: {error!r}") from None
 
 
 def experiment_sections(experiments: Sequence[Experiment], dpi: int) -> list[Section]:
