@@ -73,7 +73,10 @@ ResultTable convolution_table(const std::vector<ConvolutionNorms>& norms, const 
       .alignment = "llrrrrr"};
   for (const auto& layer : norms) {
     std::string shape;
-    for (const int64_t size : layer.shape) shape += (shape.empty() ? "" : "x") + std::to_string(size);
+    for (const int64_t size : layer.shape) {
+      if (!shape.empty()) shape += 'x';
+      shape += std::to_string(size);
+    }
     table.rows.push_back({layer.layer, shape, format("%.4g", layer.spectral),
                           format("%.4g to %.4g", layer.relaxed_lower, layer.relaxed_upper),
                           format("%.4g", layer.convolution), format("%.4g", layer.root * layer.spectral),
