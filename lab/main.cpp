@@ -10,6 +10,8 @@
 
 #include "lab/commands/compare.h"
 #include "lab/commands/inspect.h"
+#include "lab/commands/laplace.h"
+#include "lab/commands/tightness.h"
 #include "lab/commands/train.h"
 
 int main(int argc, char** argv) {
@@ -18,6 +20,9 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
   tensorion::lab::add_train(program);
   tensorion::lab::add_compare(program);
+  tensorion::lab::add_ablation(program);
+  tensorion::lab::add_laplace(program);
+  tensorion::lab::add_tightness(program);
   tensorion::lab::add_inspect(program);
   program.add_subcommand("report", "Compare training runs: figures, one HTML page and a table")
       ->allow_extras()

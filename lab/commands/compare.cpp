@@ -1,118 +1,38 @@
 #include "lab/commands/compare.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/StringUtil.h>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
-#include "lab/commands/run_flags.h"
-#include "lab/table.h"
+#include "lab/commands/figures.h"
+#include "lab/commands/presets.h"
+#include "lab/commands/rate_search.h"
+#include "lab/commands/run_all.h"
 #include "lab/text.h"
 #include "lab/training/comparison.h"
-#include "lab/training/progress.h"
 #include "lab/weights/atomic_file.h"
 
 namespace tensorion::lab {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::ordered_json;
 
 struct CompareOptions {
   RunFlags flags;
-  std::vector<std::string> optimizers = optimizer_names();
+  std::vector<std::string> optimizers;  // empty: all of the preset, or all there are
   std::vector<int64_t> seeds = {0};
-};
-
-std::string run_name(const RunConfig& config) {
-  return config.optimizer + "-seed" + std::to_string(config.seed);
-}
-
-// A line of the live table.
-TableRow run_row(const RunConfig& config, const std::vector<EpochMetrics>& epochs,
-                 const std::string& status) {
-  RunSummary summary;
-  summary.epochs = epochs;
-  TableRow row{run_name(config), format("%.3g", config.optimizer_options.lr()), status};
-  if (epochs.empty()) return row;
-  const auto& last = epochs.back();
-  row.push_back(format("%.4f", last.train_loss));
-  row.push_back(format("%.4f", last.test_loss));
-  row.push_back(format("%.2f", 100 * last.test_accuracy));
-  row.push_back(format("%.2f", 100 * summary.best_epoch()->test_accuracy));
-  row.push_back(duration(summary.seconds()));
-  row.push_back(format("%.0f %%", 100 * summary.optimizer_seconds() / std::max(1e-9, summary.seconds())));
-  return row;
-}
-
-// The runs one after the other.
-class Comparison {
- public:
-  Comparison(const CompareOptions& options, std::vector<RunConfig> configs, fs::path folder)
-      : options_(options), configs_(std::move(configs)), folder_(std::move(folder)), screen_(stderr) {}
-
-  void run() {
-    const auto data = load_data(configs_.front());
-    fs::create_directories(folder_);
-    for (const auto& config : configs_) {
-      Progress progress(screen_, screen_.is_terminal() ? "" : run_name(config) + ": ", table());
-      const auto run_folder = folder_ / run_name(config);
-      const auto summary = run_training(config, data, run_options(options_.flags, run_folder), progress);
-      if (summary.diverged && !screen_.is_terminal()) {
-        screen_.print(run_name(config) + ": diverged: " + summary.reason);
-      }
-      done_.push_back(summary);
-      write();
-    }
-    if (screen_.is_terminal()) screen_.show(lines({}));
-    for (const auto& summary : done_) {
-      if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
-    }
-    print_comparison(std::cout, compare(done_));
-    std::cout << "results in " << folder_.string() << '\n';
-  }
-
- private:
-  void write() const {
-    std::string all;
-    for (const auto& summary : done_) all += metrics_lines(summary.identity, summary.epochs);
-    write_file(folder_ / "metrics.jsonl", all);
-    write_file(folder_ / "summary.json", to_json(compare(done_), done_).dump(2) + '\n');
-  }
-
-  // The live table, where the terminal has room for it.
-  Progress::Table table() const {
-    if (screen_.height() < static_cast<int>(configs_.size()) + 3) return nullptr;
-    return [this](const Trainer& trainer) { return lines(trainer.state().history); };
-  }
-
-  // A line for each run; `epochs` are those of the one that is running.
-  std::vector<std::string> lines(const std::vector<EpochMetrics>& epochs) const {
-    std::vector<TableRow> rows{
-        {"run", "lr", "epoch", "train loss", "test loss", "accuracy", "best", "time", "optimizer"}};
-    for (size_t i = 0; i < configs_.size(); ++i) {
-      const bool is_done = i < done_.size();
-      const auto& own = is_done ? done_[i].epochs : i == done_.size() ? epochs : std::vector<EpochMetrics>{};
-      const auto count = std::to_string(own.size()) + "/" + std::to_string(configs_[i].training.epochs);
-      rows.push_back(run_row(configs_[i], own, is_done && done_[i].diverged ? "diverged" : count));
-    }
-    std::ostringstream text;
-    print_rows(text, rows, "lrrrrrrrr");
-    auto out = split(text.str(), '\n');
-    out.pop_back();
-    return out;
-  }
-
-  const CompareOptions& options_;
-  std::vector<RunConfig> configs_;
-  fs::path folder_;
-  Screen screen_;
-  std::vector<RunSummary> done_;
+  RateSearchOptions search;
+  std::string scale = "paper";
+  std::string preset_name;
 };
 
 template <typename T>
@@ -121,23 +41,145 @@ void check_distinct(const std::vector<T>& values, const char* flag) {
                     " must not name one twice");
 }
 
-void run_comparison(const CompareOptions& options) {
-  check_distinct(options.optimizers, "--optimizers");
-  check_distinct(options.seeds, "--seeds");
-  std::vector<RunConfig> configs;
-  for (const int64_t seed : options.seeds) {
-    for (auto& config : make_configs(options.flags, options.optimizers)) {
-      config.seed = seed;
-      configs.push_back(std::move(config));
+// "sgd", "name=tensorion", or a method of the preset.
+Method find_method(const std::string& text, const Preset* preset) {
+  std::vector<std::string> known;
+  if (preset != nullptr) {
+    for (const auto& [method, title, paper] : preset->methods) {
+      if (method.name == text) return method;
+      known.push_back(method.name);
     }
   }
+  const auto equals = text.find('=');
+  Method method{text.substr(0, equals), equals == std::string::npos ? text : text.substr(equals + 1)};
+  const auto& names = optimizer_names();
+  known.insert(known.end(), names.begin(), names.end());
+  TORCH_CHECK_VALUE(std::count(names.begin(), names.end(), method.optimizer) > 0 && !method.name.empty() &&
+                        method.name.find('/') == std::string::npos,
+                    "--optimizers must be of ", c10::Join(", ", known), ", or NAME=OPTIMIZER, got '", text,
+                    "'");
+  return method;
+}
+
+std::vector<Method> find_methods(const CompareOptions& options, const Preset* preset) {
+  std::vector<Method> methods;
+  methods.reserve(options.optimizers.size());
+  for (const auto& text : options.optimizers) methods.push_back(find_method(text, preset));
+  if (methods.empty() && preset != nullptr) {
+    for (const auto& method : preset->methods) methods.push_back(method.method);
+  } else if (methods.empty()) {
+    for (const auto& name : optimizer_names()) methods.push_back({name, name});
+  }
+  std::vector<std::string> names;
+  names.reserve(methods.size());
+  for (const auto& method : methods) names.push_back(method.name);
+  check_distinct(names, "--optimizers");
+  return methods;
+}
+
+// Ours and the paper's, side by side.
+ResultTable preset_table(const Preset& preset, const CompareOptions& options,
+                         const std::vector<OptimizerComparison>& rows,
+                         const std::vector<RunConfig>& configs) {
+  ResultTable table{.title = preset.title + " (scale: " + options.scale + ")",
+                    .header = {"method", "paper's name", "lr", "runs", "accuracy %", "paper", "test loss",
+                               "paper", "train loss", "seconds", "in optimizer", ""},
+                    .rows = {},
+                    .alignment = "llrrrrrrrrrl",
+                    .notes = preset.notes};
+  for (const auto& row : rows) {
+    const auto config = std::find_if(configs.begin(), configs.end(), [&](const RunConfig& other) {
+      return method_name(other) == row.optimizer;
+    });
+    const auto method =
+        std::find_if(preset.methods.begin(), preset.methods.end(),
+                     [&](const PresetMethod& other) { return other.method.name == row.optimizer; });
+    const bool is_preset = method != preset.methods.end();
+    const PaperResult* paper = is_preset && method->paper ? &*method->paper : nullptr;
+    table.rows.push_back(
+        {row.optimizer, is_preset ? method->title : "-", format("%.3g", config->optimizer_options.lr()),
+         std::to_string(row.runs), cell(row.test_accuracy, 2, 100),
+         paper != nullptr ? format("%.2f +- %.2f", paper->accuracy, paper->accuracy_std) : "-",
+         cell(row.test_loss, 3),
+         paper != nullptr ? format("%.3f +- %.3f", paper->loss, paper->loss_std) : "-",
+         cell(row.train_loss, 3), cell(row.seconds, 1), cell(row.optimizer_seconds, 1),
+         row.diverged > 0 ? std::to_string(row.diverged) + " diverged" : ""});
+  }
+  if (options.scale != "paper") {
+    table.notes.push_back("(the paper's numbers are of its own scale: " + options.scale +
+                          " is not comparable with them)");
+  }
+  return table;
+}
+
+void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
+  if (preset != nullptr) {
+    set_missing(command, preset->scale(options.scale));
+    set_missing(command, preset->flags);
+  }
+  check_distinct(options.seeds, "--seeds");
+  auto configs = make_configs(options.flags, find_methods(options, preset));
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
-  const auto folder = options.flags.out.empty()
-                          ? fs::path("runs") / ("compare-" + common.dataset + "-" + common.model)
-                          : options.flags.out;
-  Comparison comparison(options, std::move(configs), folder);
-  run_interruptible([&] { comparison.run(); });
+  auto folder = options.flags.out;
+  if (folder.empty()) {
+    folder = fs::path("runs") /
+             (preset != nullptr ? preset->name : "compare-" + common.dataset + "-" + common.model);
+  }
+
+  const auto data = load_data(configs.front());
+  ordered_json searched;
+  if (options.search.wanted) {
+    const auto found = search_rates(configs, data, options.flags, options.search, folder.string() + "-grid");
+    print_table(std::cout, search_table(found, options.search.lrs));
+    searched = to_json(found, options.search.lrs);
+  }
+  std::vector<RunConfig> runs;
+  for (const int64_t seed : options.seeds) {
+    for (auto config : configs) {
+      config.seed = seed;
+      runs.push_back(std::move(config));
+    }
+  }
+  const auto summaries = run_all(runs, data, options.flags, folder);
+  for (const auto& summary : summaries) {
+    if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
+  }
+  const auto rows = compare(summaries);
+  auto summary = to_json(rows, summaries);
+  if (!searched.is_null()) summary["grid"] = searched;
+  if (preset == nullptr) {
+    write_file(folder / "summary.json", summary.dump(2) + '\n');
+    print_comparison(std::cout, rows);
+    std::cout << "results in " << folder.string() << '\n';
+    return;
+  }
+  const auto table = preset_table(*preset, options, rows, configs);
+  summary["preset"] = preset->name;
+  summary["scale"] = options.scale;
+  summary["table"] = to_json(table);
+  write_file(folder / "summary.json", summary.dump(2) + '\n');
+  print_table(std::cout, table);
+  draw_figures(folder);
+}
+
+// The flags of both commands.
+void add_comparison_flags(CLI::App& command, CompareOptions& options) {
+  add_scale(command, options.scale);
+  command
+      .add_option(
+          "--optimizers", options.optimizers,
+          "Optimizers: sgd, adamw, muon, tensorion (or a preset's methods), NAME=OPTIMIZER for one under "
+          "another name (default: all)")
+      ->delimiter(',')
+      ->group("Optimizer");
+  command.add_option("--seeds", options.seeds, "Seeds: a run of every optimizer for each")
+      ->delimiter(',')
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group("Training");
+  add_rate_search_flags(command, options.search);
+  add_run_flags(command, options.flags);
 }
 
 }  // namespace
@@ -146,18 +188,29 @@ void add_compare(CLI::App& program) {
   const auto options = std::make_shared<CompareOptions>();
   auto* command =
       program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
-  command->add_option("--optimizers", options->optimizers, "Optimizers")
-      ->delimiter(',')
-      ->check(CLI::IsMember(optimizer_names()))
-      ->capture_default_str()
-      ->group("Optimizer");
-  command->add_option("--seeds", options->seeds, "Seeds: a run of every optimizer for each")
-      ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str()
-      ->group("Training");
-  add_run_flags(*command, options->flags);
-  command->callback([options] { run_comparison(*options); });
+  std::vector<std::string> names;
+  for (const auto& preset : comparison_presets()) names.push_back(preset.name);
+  command->add_option("--preset", options->preset_name, "An experiment of the paper")
+      ->check(CLI::IsMember(names));
+  add_comparison_flags(*command, *options);
+  command->get_option("--scale")->needs("--preset");
+  command->callback([command, options] {
+    const auto& presets = comparison_presets();
+    const auto preset = std::find_if(presets.begin(), presets.end(),
+                                     [&](const Preset& other) { return other.name == options->preset_name; });
+    run_interruptible(
+        [&] { run_comparison(*command, *options, preset == presets.end() ? nullptr : &*preset); });
+  });
+}
+
+void add_ablation(CLI::App& program) {
+  const auto options = std::make_shared<CompareOptions>();
+  auto* command = program.add_subcommand(
+      "ablation", "Compare all unfoldings of the kernels, as the paper does on CIFAR-10 with ResNet-18");
+  add_comparison_flags(*command, *options);
+  command->callback([command, options] {
+    run_interruptible([&] { run_comparison(*command, *options, &ablation_preset()); });
+  });
 }
 
 }  // namespace tensorion::lab

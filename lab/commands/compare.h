@@ -1,4 +1,5 @@
-// `tensorion compare`: several optimizers on the same data, from the same weights.
+// `tensorion compare`: several optimizers on the same data, from the same weights; and `tensorion ablation`,
+// the same for all unfoldings as in the paper.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -6,5 +7,6 @@
 namespace tensorion::lab {
 
 void add_compare(CLI::App& program);
+void add_ablation(CLI::App& program);
 
 }  // namespace tensorion::lab

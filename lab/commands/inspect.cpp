@@ -4,6 +4,7 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
 #include <algorithm>
 #include <charconv>
 #include <iostream>
@@ -12,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "lab/experiments/convolution.h"
 #include "lab/table.h"
 #include "lab/text.h"
 #include "lab/weights/safetensors.h"
@@ -210,6 +212,19 @@ void print_table(const std::vector<Inspected>& tensors) {
   }
 }
 
+void show_convolutions(const std::string& path, const ConvolutionOptions& options, bool json) {
+  const auto norms = convolution_norms(read_safetensors(path).tensors, options);
+  if (norms.empty())
+    throw std::invalid_argument("expected kernels of more than one pixel, got none in '" + path + "'");
+  if (json) {
+    auto list = nlohmann::ordered_json::array();
+    for (const auto& layer : norms) list.push_back(to_json(layer));
+    std::cout << list.dump(2) << '\n';
+  } else {
+    print_table(std::cout, convolution_table(norms, options));
+  }
+}
+
 }  // namespace
 
 std::vector<NamedShape> read_tensors(const std::string& path) {
@@ -239,15 +254,31 @@ void add_inspect(CLI::App& program) {
   struct Options {
     std::string shapes;
     bool json = false;
+    ConvolutionOptions convolution{.size = 0};
   };
   const auto options = std::make_shared<Options>();
   auto* command = program.add_subcommand("inspect", "Show the unfoldings of tensors and what a step costs");
   command->add_option("shapes", options->shapes, "64x3x7x7,512x512x3x3,... or resnet18 or FILE.safetensors")
       ->required();
   command->add_flag("--json", options->json, "Print JSON instead of a table");
+  command
+      ->add_option("--convolution", options->convolution.size,
+                   "Of a file: show its kernels as convolutions on inputs of this height and width instead")
+      ->check(CLI::PositiveNumber);
+  command
+      ->add_option("--certify", options->convolution.certified,
+                   "With --convolution: certify the relaxed norm of kernels of up to so many elements")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->callback([options] {
     std::vector<Inspected> tensors;
     const bool file = options->shapes.ends_with(".safetensors");
+    if (options->convolution.size > 0) {
+      if (!file)
+        throw std::invalid_argument("--convolution needs a file of weights, got '" + options->shapes + "'");
+      show_convolutions(options->shapes, options->convolution, options->json);
+      return;
+    }
     for (auto& tensor : file ? read_tensors(options->shapes) : parse_shapes(options->shapes))
       tensors.push_back(inspect(std::move(tensor)));
     if (options->json) {

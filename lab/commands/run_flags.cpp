@@ -112,9 +112,9 @@ bool applies(const std::string& optimizer, const std::string& option) {
   return option == "schedule" || has_option(optimizer, option);
 }
 
-// "sgd=0.1,adamw=1e-3": values by optimizer; a text without such a beginning is one value for all, under "".
-std::map<std::string, std::string> by_optimizer(const std::string& text, const std::string& flag,
-                                                const std::vector<std::string>& optimizers) {
+// "sgd=0.1,adamw=1e-3": values by method; a text without such a beginning is one value for all, under "".
+std::map<std::string, std::string> by_method(const std::string& text, const std::string& flag,
+                                             const std::vector<std::string>& methods) {
   if (text.find('=') == std::string::npos) return {{"", text}};
   std::map<std::string, std::string> values;
   std::string name;
@@ -125,32 +125,37 @@ std::map<std::string, std::string> by_optimizer(const std::string& text, const s
       continue;
     }
     name = part.substr(0, equals);
-    TORCH_CHECK_VALUE(
-        equals != std::string::npos && std::count(optimizers.begin(), optimizers.end(), name) > 0, flag,
-        " must be a value, or optimizer=value for some of ", c10::Join(", ", optimizers), ", got '", text,
-        "'");
+    TORCH_CHECK_VALUE(equals != std::string::npos && std::count(methods.begin(), methods.end(), name) > 0,
+                      flag, " must be a value, or optimizer=value for some of ", c10::Join(", ", methods),
+                      ", got '", text, "'");
     values[name] = part.substr(equals + 1);
   }
   return values;
 }
 
 void set_option(std::vector<RunConfig>& configs, const OptimizerFlag& flag, const std::string& text,
-                const std::vector<std::string>& optimizers) {
+                const std::vector<std::string>& methods) {
   const auto name = flag_name(flag.option);
-  const auto values = by_optimizer(text, name, optimizers);
+  const auto values = by_method(text, name, methods);
   bool used = false;
   for (auto& config : configs) {
-    const auto own = values.find(config.optimizer);
+    const auto own = values.find(method_name(config));
     const auto value = own != values.end() ? own : values.find("");
     if (value == values.end()) continue;
     const bool fits = applies(config.optimizer, flag.option);
-    TORCH_CHECK_VALUE(fits || own == values.end(), config.optimizer, " has no ", name);
+    TORCH_CHECK_VALUE(fits || own == values.end(), method_name(config), " has no ", name);
     if (!fits) continue;
     flag.set(config, value->second);
     used = true;
   }
-  TORCH_CHECK_VALUE(used, c10::Join(", ", optimizers), optimizers.size() == 1 ? " has no " : " have no ",
-                    name);
+  TORCH_CHECK_VALUE(used, c10::Join(", ", methods), methods.size() == 1 ? " has no " : " have no ", name);
+}
+
+const OptimizerFlag& find_flag(const std::string& option) {
+  const auto* found = std::find_if(std::begin(kOptimizerFlags), std::end(kOptimizerFlags),
+                                   [&](const OptimizerFlag& flag) { return flag.option == option; });
+  TORCH_INTERNAL_ASSERT(found != std::end(kOptimizerFlags), "no option ", option);
+  return *found;
 }
 
 }  // namespace
@@ -250,16 +255,20 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(output);
 }
 
-std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<std::string>& optimizers) {
+std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {
   std::vector<RunConfig> configs;
-  for (const auto& optimizer : optimizers) {
-    configs.push_back(flags.common);
-    configs.back().optimizer = optimizer;
-    configs.back().optimizer_options = default_options(optimizer);
+  std::vector<std::string> names;
+  for (const auto& method : methods) {
+    auto& config = configs.emplace_back(flags.common);
+    config.optimizer = method.optimizer;
+    config.optimizer_options = default_options(method.optimizer);
+    if (method.name != method.optimizer) config.label = method.name;
+    for (const auto& [option, value] : method.options) find_flag(option).set(config, value);
+    names.push_back(method.name);
   }
   for (const auto& flag : kOptimizerFlags) {
     const auto& text = flags.optimizer.at(flag.option);
-    if (!text.empty()) set_option(configs, flag, text, optimizers);
+    if (!text.empty()) set_option(configs, flag, text, names);
   }
   for (const auto& config : configs) {
     config.optimizer_options.check();

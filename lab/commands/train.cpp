@@ -33,7 +33,7 @@ void print_summary(const RunSummary& summary, const std::filesystem::path& folde
 }
 
 void train(RunFlags& flags, const std::string& optimizer) {
-  const auto config = make_configs(flags, {optimizer}).front();
+  const auto config = make_configs(flags, {{optimizer, optimizer}}).front();
   const auto folder = flags.out.empty() ? default_folder(config) : flags.out;
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);

@@ -17,15 +17,14 @@ ordered_json to_json(const Statistic& statistic) {
   return {{"mean", statistic.mean}, {"std", statistic.std}};
 }
 
-// "85.12 +- 0.30", or the mean alone where there is no deviation.
-std::string cell(const Statistic& statistic, int digits, double scale = 1) {
+}  // namespace
+
+std::string cell(const Statistic& statistic, int digits, double scale) {
   if (statistic.count == 0) return "-";
   auto text = format("%.*f", digits, scale * statistic.mean);
   if (statistic.count > 1) text += format(" +- %.*f", digits, scale * statistic.std);
   return text;
 }
-
-}  // namespace
 
 Statistic statistic(const std::vector<double>& values) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -45,13 +44,13 @@ Statistic statistic(const std::vector<double>& values) {
 std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs) {
   std::vector<OptimizerComparison> out;
   for (const auto& first : runs) {
-    const auto& name = first.identity.optimizer;
+    const auto& name = first.identity.method();
     if (std::any_of(out.begin(), out.end(), [&](const auto& other) { return other.optimizer == name; }))
       continue;
     OptimizerComparison row{.optimizer = name};
     std::vector<const RunSummary*> good;
     for (const auto& run : runs) {
-      if (run.identity.optimizer != name) continue;
+      if (run.identity.method() != name) continue;
       ++row.runs;
       if (run.diverged) {
         ++row.diverged;

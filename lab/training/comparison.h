@@ -17,8 +17,10 @@ struct Statistic {
   double std = 0;   // with count - 1 in the denominator; NaN of fewer than two
 };
 Statistic statistic(const std::vector<double>& values);
+// "85.12 +- 0.30", or the mean alone where there is no deviation; "-" of none.
+std::string cell(const Statistic& statistic, int digits, double scale = 1);
 
-// The runs of one optimizer.
+// The runs of one optimizer, or of those of one label.
 struct OptimizerComparison {
   std::string optimizer;
   int64_t runs = 0;

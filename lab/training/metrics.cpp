@@ -26,7 +26,10 @@ ordered_json scores(const EpochMetrics* metrics) {
 }
 
 ordered_json to_json(const RunIdentity& identity) {
-  return {{"run", identity.run}, {"optimizer", identity.optimizer}, {"seed", identity.seed}};
+  ordered_json out{{"run", identity.run}, {"optimizer", identity.optimizer}};
+  if (!identity.label.empty()) out["label"] = identity.label;
+  out["seed"] = identity.seed;
+  return out;
 }
 
 }  // namespace
@@ -103,7 +106,7 @@ ordered_json to_json(const RunSummary& summary) {
 RunSummary summary_from_json(const json& json, const std::string& metrics_lines) {
   RunSummary summary;
   summary.identity = {json.at("run").get<std::string>(), json.at("optimizer").get<std::string>(),
-                      json.at("seed").get<int64_t>()};
+                      json.at("seed").get<int64_t>(), json.value("label", "")};
   summary.diverged = json.at("status") == "diverged";
   summary.reason = json.value("reason", "");
   summary.skipped_steps = json.at("skipped_steps").get<int64_t>();

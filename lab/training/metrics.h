@@ -23,6 +23,9 @@ struct RunIdentity {
   std::string run;
   std::string optimizer;
   int64_t seed = 0;
+  std::string label = {};  // as in its configuration
+
+  const std::string& method() const { return label.empty() ? optimizer : label; }
 };
 
 struct RunSummary {

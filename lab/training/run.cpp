@@ -172,7 +172,7 @@ RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const 
 
   RunSummary summary;
   summary.identity = {fs::absolute(folder).lexically_normal().filename().string(), config.optimizer,
-                      config.seed};
+                      config.seed, config.label};
   summary.parameters = count_parameters(*model);
   summary.threads = config.threads;
   Recorder recorder(options, summary.identity, *model, optimizer, progress);

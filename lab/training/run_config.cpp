@@ -46,6 +46,10 @@ Loader make_loader(const RunConfig& config, const Dataset& data, const Transform
 
 }  // namespace
 
+const std::string& method_name(const RunConfig& config) {
+  return config.label.empty() ? config.optimizer : config.label;
+}
+
 nlohmann::ordered_json to_json(const RunConfig& config) {
   nlohmann::ordered_json out{
       {"dataset", config.dataset},
@@ -59,6 +63,7 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
       {"weights", config.weights},
       {"optimizer", config.optimizer},
   };
+  if (!config.label.empty()) out["label"] = config.label;
   out.update(to_json(config.optimizer, config.optimizer_options));
   const auto& schedule = config.training.schedule;
   out.update({{"schedule", schedule.name},

@@ -25,6 +25,7 @@ struct RunConfig {
   std::string weights = {};   // a safetensors file to start from; empty: fresh weights
 
   std::string optimizer = "tensorion";
+  std::string label = {};  // what a comparison calls it, where it has several of one optimizer
   TensorionOptions optimizer_options = default_options("tensorion");
 
   TrainerOptions training = {};
@@ -34,6 +35,9 @@ struct RunConfig {
   int64_t threads = 1;  // of torch
   int64_t workers = 0;  // threads that make batches; 0: one, and as many as `threads` to decode files
 };
+
+// The label, or else the optimizer.
+const std::string& method_name(const RunConfig& config);
 
 // The options that determine the run under the names of the command line (with _ for -).
 nlohmann::ordered_json to_json(const RunConfig& config);

@@ -23,4 +23,5 @@ def main() -> None:
             "nlohmann-json, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev libjpeg-dev "
             "zlib1g-dev), then install the package again."
         )
+    os.environ["TENSORION_PYTHON"] = sys.executable  # the program draws its figures with it
     os.execv(program, [str(program), *sys.argv[1:]])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tensorion_lab.report.document import Document, Section
 from tensorion_lab.report.errors import ReportError
+from tensorion_lab.report.experiments import Experiment, experiment_sections, paper_section, read_experiment
 from tensorion_lab.report.page import html_page
 from tensorion_lab.report.runs import Run, read_runs
 from tensorion_lab.report.table import text_table
@@ -21,9 +22,14 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
     out: Path = options.out or options.directories[0] / "report"
     try:
-        runs = read_runs(options.directories)
-        sections = _sections(runs, options.dpi)
-        page = _write(Document(options.title, _source(runs, options.directories), sections), out)
+        found = {directory: read_experiment(directory) for directory in options.directories}
+        experiments = [experiment for experiment in found.values() if experiment]
+        others = [directory for directory, experiment in found.items() if not experiment]
+        runs = read_runs(others) if others else []
+        papers = [section for section in map(paper_section, others) if section]
+        sections = [*papers, *_sections(runs, experiments, options.dpi)]
+        title = options.title or ("Training runs" if runs else "Experiments")
+        page = _write(Document(title, _source(runs, experiments, options.directories), sections), out)
     except ReportError as error:
         print(f"[tensorion report] {error}", file=sys.stderr)
         return 1
@@ -46,12 +52,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         nargs="+",
         type=Path,
-        help="a run of `tensorion train`, the runs of `tensorion compare`, or a folder of such",
+        help="a run of `tensorion train`, the runs of `tensorion compare`, a folder of such, or an experiment's",
     )
     parser.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: report in the first DIR)")
-    parser.add_argument(
-        "--title", metavar="TEXT", default="Training runs", help="title of the page (default: %(default)s)"
-    )
+    parser.add_argument("--title", metavar="TEXT", help="title of the page (default: Training runs, or Experiments)")
     parser.add_argument(
         "--dpi",
         metavar="N",
@@ -68,19 +72,26 @@ def _dpi(text: str) -> int:
     return int(text)
 
 
-def _sections(runs: Sequence[Run], dpi: int) -> list[Section]:
+def _sections(runs: Sequence[Run], experiments: Sequence[Experiment], dpi: int) -> list[Section]:
     try:
         from tensorion_lab.report.training import training_sections
+
+        return [*experiment_sections(experiments, dpi), *training_sections(runs, dpi)]
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
         raise ReportError("figures need matplotlib, which is not installed: pip install 'tensorion[report]'") from None
-    return training_sections(runs, dpi)
 
 
-def _source(runs: Sequence[Run], directories: Sequence[Path]) -> str:
-    count = f"{len(runs)} run" + ("" if len(runs) == 1 else "s")
-    return f"{count} from {', '.join(map(str, directories))}"
+def _source(runs: Sequence[Run], experiments: Sequence[Experiment], directories: Sequence[Path]) -> str:
+    kinds = [_count(len(experiments), "experiment")] if experiments else []
+    if runs:
+        kinds.append(_count(len(runs), "run"))
+    return f"{' and '.join(kinds)} from {', '.join(map(str, directories))}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _write(document: Document, out: Path) -> Path:

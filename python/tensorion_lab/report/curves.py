@@ -37,12 +37,22 @@ class Limits:
 
 
 def draw_curves(
-    lines: Sequence[Line], *, title: str, subtitle: str, x_label: str, y_label: str, ceiling: float = math.inf
+    lines: Sequence[Line],
+    *,
+    title: str,
+    subtitle: str,
+    x_label: str,
+    y_label: str,
+    ceiling: float = math.inf,
+    log_x: bool = False,
+    whole: bool = False,
+    linear: bool = False,
 ) -> tuple[Canvas, bool]:
     """The figure, and whether starts of lines were left out so that the rest can be told apart.
 
     Values are at least 0 and at most `ceiling`. Lines of one label share one end label. Leaders join
-    the labels where all lines end at the same x.
+    the labels where all lines end at the same x. `whole`: nothing is left out.
+    `linear`: the axis of the values is.
     """
     labels = list(dict.fromkeys(line.label for line in lines))
     room = sum(text_height(wrap(label)) for label in labels) / POINTS
@@ -51,9 +61,16 @@ def draw_curves(
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     first, last = min(min(line.x) for line in lines), max(max(line.x) for line in lines)
-    margin = 0.025 * (last - first) or 0.05 * last or 0.5
-    axes.set_xlim(first - margin, last + margin)
-    limits = _limits([line for line in lines if not line.broken] or lines, ceiling)
+    if log_x:
+        margin = (last / first) ** 0.025 if first < last else 2
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_xlim(first / margin, last * margin)
+    else:
+        margin = 0.025 * (last - first) or 0.05 * last or 0.5
+        axes.set_xlim(first - margin, last + margin)
+    limits = _limits([line for line in lines if not line.broken] or lines, ceiling, whole, linear)
     _set_scale(axes, limits)
     for position, line in enumerate(lines):
         _draw(axes, line, position)
@@ -93,17 +110,17 @@ def _draw(axes: Axes, line: Line, position: int) -> None:
         axes.fill_between(line.x, low, high, color=colour, alpha=0.16, linewidth=0, zorder=2)
 
 
-def _limits(lines: Sequence[Line], ceiling: float) -> Limits:
+def _limits(lines: Sequence[Line], ceiling: float, whole: bool, linear: bool) -> Limits:
     every: list[float] = []
     later: list[float] = []
     for line in lines:
-        skipped = math.ceil(SKIPPED * len(line.y)) if len(line.y) >= FEW else 0
+        skipped = math.ceil(SKIPPED * len(line.y)) if len(line.y) >= FEW and not whole else 0
         for i, (y, half) in enumerate(zip(line.y, line.band, strict=True)):
             ends = (max(y - half, 0.0), min(y + half, ceiling))
             every.extend(ends)
             if i >= skipped:
                 later.extend(ends)
-    log = min(later) > 0 and max(later) / min(later) > LOG_RANGE
+    log = not linear and min(later) > 0 and max(later) / min(later) > LOG_RANGE
 
     def span(values: Sequence[float]) -> float:
         return math.log(max(values) / min(values)) if log else max(values) - min(values)

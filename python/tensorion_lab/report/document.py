@@ -30,8 +30,8 @@ class Section:
     title: str
     table: Table
     pictures: Sequence[Picture]
-    configuration: Table
-    common: Sequence[tuple[str, str]]  # options that all rows of the configuration share
+    configuration: Table | None  # where rows have options of their own
+    common: Sequence[tuple[str, str]]  # options that all rows share
 
 
 @dataclass(frozen=True)

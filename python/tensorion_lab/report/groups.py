@@ -1,7 +1,8 @@
 """Runs that differ in nothing but the seed, and the names they go by.
 
-A setup is a data set and a model: what can be compared. Inside one, a group has a label: the optimizer
-and, where several groups have the same one, the options in which those differ.
+A setup is a data set and a model: what can be compared. Inside one, a group has a label: that of its
+configuration or else the optimizer and, where several groups have the same one, the options in which those
+differ.
 """
 
 import json
@@ -101,9 +102,9 @@ def _groups(runs: Sequence[Run]) -> list[Group]:
     ]
     ordered = []
     for options, members in unnamed:
-        keys = differing([other for other, _ in unnamed if other["optimizer"] == options["optimizer"]])
+        keys = differing([other for other, _ in unnamed if _name(other) == _name(options)])
         own = {key: options[key] for key in keys if key in options}
-        group = Group(_label(options["optimizer"], own), options, sorted(members, key=lambda run: run.seed))
+        group = Group(_label(_name(options), own), options, sorted(members, key=lambda run: run.seed))
         known = group.optimizer in OPTIMIZERS
         place = OPTIMIZERS.index(group.optimizer) if known else len(OPTIMIZERS)
         ordered.append(((place, group.optimizer, list(map(_rank, own.values())), group.label), group))
@@ -120,9 +121,13 @@ def differing(options: Sequence[Mapping[str, Any]]) -> list[str]:
     return [key for key in keys if len({json.dumps(some[key]) if key in some else None for some in options}) > 1]
 
 
-def _label(optimizer: str, own: Mapping[str, Any]) -> str:
+def _name(options: Mapping[str, Any]) -> str:
+    return str(options.get("label") or options["optimizer"])
+
+
+def _label(name: str, own: Mapping[str, Any]) -> str:
     parts = [f"{key.replace('_', ' ')} {option_text(value)}" for key, value in own.items()]
-    return f"{optimizer} ({', '.join(parts)})" if parts else str(optimizer)
+    return f"{name} ({', '.join(parts)})" if parts else name
 
 
 def _split_repeated_seeds(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[Run]]]:

@@ -65,8 +65,8 @@ def _section(section: Section) -> str:
         f"<section>\n<h2>{escape(section.title)}</h2>\n"
         + _table(section.table, "results")
         + f'<div class="figures">\n{"".join(map(_figure, section.pictures))}</div>\n'
-        + f"<h3>Configuration</h3>\n<dl>\n{common}</dl>\n"
-        + _table(section.configuration, "options")
+        + (f"<h3>Configuration</h3>\n<dl>\n{common}</dl>\n" if common or section.configuration else "")
+        + (_table(section.configuration, "options") if section.configuration else "")
         + "</section>\n"
     )
 

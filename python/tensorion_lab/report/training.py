@@ -106,11 +106,11 @@ def _notes(group: Group, result: Results | None) -> list[str]:
 
 def _configuration(groups: Sequence[Group]) -> tuple[list[tuple[str, str]], Table]:
     """The options that all groups share, and those of each that they do not."""
-    own = [key for key in differing([group.options for group in groups]) if key != "optimizer"]
+    own = [key for key in differing([group.options for group in groups]) if key not in ("optimizer", "label")]
     common = [
         (key, option_text(value))
         for key, value in groups[0].options.items()
-        if key not in (*own, "optimizer") and value not in (None, "", [])
+        if key not in (*own, "optimizer", "label") and value not in (None, "", [])
     ]
     rows = []
     for group in groups:

@@ -48,6 +48,23 @@ TEST(Comparison, StatisticsOfTheRunsThatFinished) {
   EXPECT_NE(table.str().find("1 diverged"), std::string::npos);
 }
 
+TEST(Comparison, LabelsTellRunsOfOneOptimizerApart) {
+  auto flat = run("tensorion", 0, {0.5}), online = run("tensorion", 0, {0.75});
+  flat.identity.label = "flat";
+  const auto rows = compare({flat, online});
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].optimizer, "flat");
+  EXPECT_EQ(rows[1].optimizer, "tensorion");
+  EXPECT_EQ(rows[0].test_accuracy.mean, 0.5);
+  const auto json = to_json(flat);
+  EXPECT_EQ(json["optimizer"], "tensorion");
+  EXPECT_EQ(json["label"], "flat");
+  EXPECT_EQ(to_json(summary_from_json(nlohmann::json::parse(json.dump()),
+                                      metrics_lines(flat.identity, flat.epochs)))
+                .dump(),
+            json.dump());
+}
+
 TEST(Metrics, SummariesComeBackFromTheirFiles) {
   auto summary = run("sgd", 3, {0.1, 1.0 / 3, 0.2});
   summary.epochs[1].train_loss = NAN;

@@ -1,0 +1,23 @@
+// Values for flags that the user did not give: what a preset is made of.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tensorion::lab {
+
+// {"--epochs", "25"}.
+using FlagValues = std::vector<std::pair<std::string, std::string>>;
+
+// paper, small, smoke.
+const std::vector<std::string>& scale_names();
+// The flag --scale; without it, `paper`.
+void add_scale(CLI::App& command, std::string& scale);
+
+// As if the command line had them, where it does not. Of a flag that comes several times the first counts.
+void set_missing(CLI::App& command, const FlagValues& values);
+
+}  // namespace tensorion::lab

@@ -1,0 +1,167 @@
+#include "lab/commands/tightness.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lab/commands/figures.h"
+#include "lab/commands/presets.h"
+#include "lab/data/file.h"
+#include "lab/experiments/convolution.h"
+#include "lab/experiments/tightness.h"
+#include "lab/training/progress.h"
+#include "lab/weights/atomic_file.h"
+#include "lab/weights/safetensors.h"
+
+namespace tensorion::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr char kMethod[] = "tensorion-sgd";
+
+struct TightnessOptions {
+  RunFlags flags;
+  std::string scale = "paper";
+  int64_t every = 1;
+  int64_t starts = 8;
+  ConvolutionOptions convolution;
+};
+
+// Measures the momenta of the kernels every so many steps and keeps the measurements in a file, from which a
+// run that was stopped goes on.
+class Collector : public TrainingObserver {
+ public:
+  Collector(const TightnessOptions& options, fs::path file, TrainingObserver& progress)
+      : options_(options), file_(std::move(file)), progress_(progress) {
+    if (!options.flags.resume || !fs::exists(file_)) return;
+    std::istringstream lines(read_file(file_));
+    for (std::string line; std::getline(lines, line);) {
+      collected_.push_back(tightness_from_json(nlohmann::json::parse(line)));
+    }
+  }
+
+  void after_step(const Trainer& trainer) override {
+    progress_.after_step(trainer);
+    const int64_t step = trainer.state().epoch * trainer.batches() + trainer.state().batch;
+    if (step % options_.every == 0) collect(trainer, step);
+  }
+  void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
+  void after_epoch(const Trainer& trainer) override { progress_.after_epoch(trainer); }
+
+  const std::vector<Tightness>& collected() const { return collected_; }
+
+ private:
+  void collect(const Trainer& trainer, int64_t step) {
+    // Those beyond the checkpoint that the run went on from come again.
+    std::erase_if(collected_, [&](const Tightness& value) { return value.step >= step; });
+    for (const auto& parameter : trainer.model().named_parameters()) {
+      const auto& tensor = parameter.value();
+      const auto state = trainer.optimizer().state().find(tensor.unsafeGetTensorImpl());
+      if (effective_order(tensor.sizes()) < 3 || state == trainer.optimizer().state().end()) continue;
+      const auto& momentum = static_cast<const TensorionParamState&>(*state->second).momentum_buffer();
+      if (!momentum.defined() || !momentum.any().item<bool>()) continue;
+      auto value = measure_tightness(momentum, options_.starts);
+      value.step = step;
+      value.layer = parameter.key();
+      collected_.push_back(std::move(value));
+    }
+    std::string lines;
+    for (const auto& value : collected_) lines += to_json(value).dump() + '\n';
+    write_file(file_, lines);
+  }
+
+  const TightnessOptions& options_;
+  fs::path file_;
+  TrainingObserver& progress_;
+  std::vector<Tightness> collected_;
+};
+
+// The paper's run: that of the preset cifar10.
+Method set_defaults(CLI::App& command, const TightnessOptions& options) {
+  const auto& preset = comparison_presets().front();
+  auto values = preset.scale(options.scale);
+  values.insert(values.end(), preset.flags.begin(), preset.flags.end());
+  std::erase_if(values, [](const auto& value) { return value.first == "--seeds"; });
+  values.emplace_back("--every", options.scale == "paper" ? "391" : options.scale == "small" ? "20" : "5");
+  set_missing(command, values);
+  return std::find_if(preset.methods.begin(), preset.methods.end(),
+                      [](const PresetMethod& method) { return method.method.name == kMethod; })
+      ->method;
+}
+
+void run_tightness(CLI::App& command, TightnessOptions& options) {
+  const auto method = set_defaults(command, options);
+  const auto config = make_configs(options.flags, {method}).front();
+  const auto folder = options.flags.out.empty() ? fs::path("runs/tightness") : options.flags.out;
+  at::set_num_threads(static_cast<int>(config.threads));
+  const auto data = load_data(config);
+  fs::create_directories(folder);
+  Screen screen(stderr);
+  Progress progress(screen, "");
+  Collector collector(options, folder / "metrics.jsonl", progress);
+  const auto summary = run_training(config, data, run_options(options.flags, folder / "run"), collector);
+  if (summary.diverged) throw std::runtime_error("diverged: " + summary.reason);
+  TORCH_CHECK_VALUE(!collector.collected().empty(), "no momentum was collected: --every ", options.every,
+                    " is more than the steps of the run, or the model has no kernels");
+
+  const auto kernels = read_safetensors(folder / "run" / "weights.safetensors").tensors;
+  const auto convolutions = convolution_norms(kernels, options.convolution);
+  const std::vector<ResultTable> tables{tightness_table(collector.collected()),
+                                        layer_table(collector.collected()),
+                                        convolution_table(convolutions, options.convolution)};
+  auto settings = to_json(config);
+  settings["scale"] = options.scale;
+  settings["every"] = options.every;
+  settings["starts"] = options.starts;
+  ordered_json out{{"experiment", "tightness"}, {"config", settings}, {"run", to_json(summary)}};
+  for (const auto& norms : convolutions) out["convolutions"].push_back(to_json(norms));
+  for (const auto& table : tables) {
+    out["tables"].push_back(to_json(table));
+    print_table(std::cout, table);
+  }
+  write_file(folder / "summary.json", out.dump(2) + '\n');
+  draw_figures(folder);
+}
+
+}  // namespace
+
+void add_tightness(CLI::App& program) {
+  const auto options = std::make_shared<TightnessOptions>();
+  auto* command = program.add_subcommand(
+      "tightness",
+      "Measure how tight the relaxation and the balanced unfolding are on the momenta of a training");
+  add_scale(*command, options->scale);
+  command->add_option("--every", options->every, "Steps from one measurement to the next")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--starts", options->starts, "Random starts of the power method for ||X||_sigma")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--convolution-size", options->convolution.size,
+                   "Height and width of the inputs for the norms of the trained kernels as convolutions")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--certify", options->convolution.certified,
+                   "Certify the relaxed norm of trained kernels of up to so many elements")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group("Training");
+  add_run_flags(*command, options->flags);
+  command->callback([command, options] { run_interruptible([&] { run_tightness(*command, *options); }); });
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,76 @@
+#include "lab/experiments/laplace_record.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lab/data/file.h"
+#include "lab/weights/atomic_file.h"
+
+namespace tensorion::lab {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+// A run that diverged ends with a line that says so.
+std::string to_lines(const std::string& problem, const LaplaceRun& run) {
+  std::string lines;
+  const ordered_json begin{
+      {"problem", problem}, {"optimizer", run.optimizer}, {"lr", run.lr}, {"seed", run.seed}};
+  for (const auto& point : run.points) {
+    auto line = begin;
+    line.update(to_json(point));
+    lines += line.dump() + '\n';
+  }
+  if (run.diverged) {
+    auto line = begin;
+    line["diverged"] = true;
+    lines += line.dump() + '\n';
+  }
+  return lines;
+}
+
+}  // namespace
+
+LaplaceRecord::LaplaceRecord(std::filesystem::path file, int64_t steps) : file_(std::move(file)) {
+  if (!std::filesystem::exists(file_)) return;
+  std::istringstream text(read_file(file_));
+  for (std::string line; std::getline(text, line);) {
+    const auto parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (parsed.is_discarded()) break;
+    const Key key{parsed.at("problem").get<std::string>(), parsed.at("optimizer").get<std::string>(),
+                  parsed.at("lr").get<double>(), parsed.at("seed").get<int64_t>()};
+    auto& run = runs_[key];
+    run.optimizer = std::get<1>(key);
+    run.lr = std::get<2>(key);
+    run.seed = std::get<3>(key);
+    if (parsed.contains("diverged")) {
+      run.diverged = true;
+    } else {
+      run.points.push_back(laplace_point_from_json(parsed));
+    }
+  }
+  std::erase_if(runs_, [&](const auto& entry) {
+    const auto& run = entry.second;
+    return !run.diverged && run.points.back().step != steps;
+  });
+  std::string whole;
+  for (const auto& [key, run] : runs_) whole += to_lines(std::get<0>(key), run);
+  write_file(file_, whole);
+}
+
+const LaplaceRun* LaplaceRecord::find(const LaplaceProblem& problem, const std::string& optimizer, double lr,
+                                      int64_t seed) const {
+  const auto found = runs_.find({problem.str(), optimizer, lr, seed});
+  return found == runs_.end() ? nullptr : &found->second;
+}
+
+const LaplaceRun& LaplaceRecord::add(const LaplaceProblem& problem, const LaplaceRun& run) {
+  std::ofstream out(file_, std::ios::app);
+  out << to_lines(problem.str(), run) << std::flush;
+  TORCH_CHECK(out.good(), "cannot write ", file_.string());
+  return runs_[{problem.str(), run.optimizer, run.lr, run.seed}] = run;
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,7 @@
+"""`python -m tensorion_lab.report`: as `tensorion report`."""
+
+import sys
+
+from tensorion_lab.report.command import main
+
+sys.exit(main(sys.argv[1:]))

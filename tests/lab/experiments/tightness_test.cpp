@@ -1,0 +1,118 @@
+#include "lab/experiments/tightness.h"
+
+#include <nlohmann/json.hpp>
+
+#include "lab/experiments/convolution.h"
+#include "lab/experiments/power_method.h"
+#include "tensorion/norms.h"
+#include "tests/support.h"
+
+namespace tensorion::lab {
+namespace {
+
+using tensorion::testing::gaussian;
+
+TEST(PowerMethod, IsTheNormOfMatricesAndOfRankOne) {
+  const auto matrix = gaussian({7, 11}, 1, at::kDouble);
+  const auto largest = at::linalg_svdvals(matrix)[0].item<double>();
+  EXPECT_NEAR(spectral_norm_from_below(matrix, 4), largest, 1e-3 * largest);
+  EXPECT_NEAR(spectral_norm_from_below(matrix.reshape({7, 1, 11, 1}), 4), largest, 1e-3 * largest);
+  // 3 u (x) v (x) w with unit vectors.
+  const auto unit = [](int64_t size, uint64_t seed) {
+    const auto vector = gaussian({size}, seed, at::kDouble);
+    return vector / at::linalg_vector_norm(vector);
+  };
+  const auto one = 3 * at::einsum("i,j,k->ijk", {unit(4, 2), unit(5, 3), unit(6, 4)});
+  EXPECT_NEAR(spectral_norm_from_below(one, 2), 3, 1e-9);
+  EXPECT_EQ(spectral_norm_from_below(at::zeros({3, 4, 5}), 2), 0);
+}
+
+TEST(PowerMethod, LiesWithinTheLibrarysBounds) {
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const auto x = gaussian({6, 5, 3, 3}, seed, at::kDouble);
+    const auto bounds = spectral_norm(x);
+    const double value = spectral_norm_from_below(x, 32);
+    EXPECT_LE(value, bounds.upper);
+    EXPECT_GE(value, bounds.lower * (1 - 1e-3));
+  }
+}
+
+// Against singular values of every unfolding, by hand.
+TEST(Tightness, IsWhatItsDefinitionsSay) {
+  const auto m = gaussian({8, 6, 3, 3}, 5, at::kDouble);
+  const auto value = measure_tightness(m, 8);
+  double largest = 0;
+  Modes winner;
+  const auto all = unfoldings(m.sizes());
+  ASSERT_EQ(value.nuclear_norms.size(), all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double norm = at::linalg_svdvals(unfold(m, all[i])).sum().item<double>();
+    EXPECT_NEAR(value.nuclear_norms[i], norm, 1e-12 * norm);
+    if (norm > largest) {
+      largest = norm;
+      winner = all[i];
+    }
+  }
+  EXPECT_EQ(value.online, winner);
+  EXPECT_EQ(value.balanced, (Modes{0, 2}));
+  const double balanced = at::linalg_svdvals(unfold(m, {0, 2})).sum().item<double>();
+  EXPECT_NEAR(value.gap, 1 - balanced / largest, 1e-12);
+  // The oracle's answer is on the relaxed norm's unit sphere.
+  EXPECT_NEAR(value.relaxed_lower, 1, 1e-12);
+  EXPECT_NEAR(value.relaxed_upper, 1, 1e-12);
+  EXPECT_LE(value.spectral, 1 + 1e-12);
+  EXPECT_GT(value.spectral, 0.3);
+}
+
+TEST(Tightness, AMomentumWhoseBestUnfoldingIsNotTheBalancedOne) {
+  // Of rank one when balanced.
+  const auto low = fold(at::matmul(gaussian({12, 1}, 8, at::kDouble), gaussian({1, 12}, 9, at::kDouble)),
+                        {0, 2}, {4, 4, 3, 3});
+  const auto value = measure_tightness(low, 4);
+  EXPECT_EQ(value.balanced, (Modes{0, 2}));
+  EXPECT_NE(value.online, value.balanced);
+  EXPECT_GT(value.gap, 0.1);
+  const auto layers = layer_table({value, value});
+  ASSERT_EQ(layers.rows.size(), 1U);
+  EXPECT_EQ(layers.rows[0][2], "{1,3}");
+  EXPECT_EQ(layers.rows[0][5], "100 %");
+  EXPECT_EQ(tightness_table({value}).rows.back()[1], "1.0000");
+}
+
+TEST(Tightness, ComesBackFromItsFile) {
+  auto value = measure_tightness(gaussian({3, 4, 2}, 1), 2);
+  value.step = 12;
+  value.layer = "layer1.0.conv1.weight";
+  const auto json = to_json(value);
+  EXPECT_EQ(to_json(tightness_from_json(nlohmann::json::parse(json.dump()))).dump(), json.dump());
+}
+
+TEST(Convolution, NormsObeyTheTheorem) {
+  const std::map<std::string, at::Tensor> kernels{{"a", gaussian({5, 4, 3, 3}, 1)},
+                                                  {"b", gaussian({4, 6, 1, 3}, 2)},
+                                                  {"bias", gaussian({5}, 3)},
+                                                  {"pointwise", gaussian({5, 4, 1, 1}, 4)}};
+  for (const int64_t certified : {int64_t{0}, int64_t{1000}}) {
+    ConvolutionOptions options;
+    options.size = 8;
+    options.certified = certified;
+    const auto all = convolution_norms(kernels, options);
+    ASSERT_EQ(all.size(), 2U);
+    for (const auto& norms : all) {
+      const auto& kernel = kernels.at(norms.layer);
+      const auto bounds = relaxed_norm(kernel);
+      EXPECT_LE(norms.relaxed_lower, bounds.upper * 1.001);
+      EXPECT_GE(norms.relaxed_upper, bounds.lower * 0.999);
+      if (certified > 0) {
+        EXPECT_LE(norms.relaxed_upper, 1.011 * norms.relaxed_lower);
+      }
+      EXPECT_LE(norms.spectral, norms.convolution * 1.001);
+      EXPECT_LE(norms.convolution, norms.root * norms.spectral * 1.001);
+      EXPECT_NEAR(norms.convolution, conv_norm(kernel, {8, 8}), 1e-6);
+      EXPECT_NEAR(norms.root, norms.layer == "a" ? 3 : std::sqrt(3.0), 1e-15);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tensorion::lab
