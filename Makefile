@@ -42,6 +42,7 @@ build/.installed: .venv/.ready $(SOURCES)
 
 # Both are run, whether or not the first fails.
 test: build
+	cmake --build build --target tensorion_tests
 	@status=0; \
 	ctest --test-dir build --output-on-failure --no-tests=error --parallel 2 || status=1; \
 	.venv/bin/python -m pytest -q || status=1; \

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 from measure import alternate, gemm_rate, quality, work
-from workloads import NETWORKS, SPECTRA, momentum
+from workloads import NETWORKS, SPECTRA, momenta, pictures, resnet18
 
 import tensorion
 
@@ -160,9 +160,9 @@ class Row:
 
 def make_params(network: str, spectrum: str) -> list[torch.Tensor]:
     params = []
-    for seed, shape in enumerate(NETWORKS[network]):
-        param = torch.zeros(shape, requires_grad=True)
-        param.grad = momentum(shape, spectrum, seed)
+    for grad in momenta(network, spectrum):
+        param = torch.zeros_like(grad, requires_grad=True)
+        param.grad = grad.clone()
         params.append(param)
     return params
 
@@ -201,6 +201,7 @@ def run(network: str, spectrum: str, quick: bool, rounds: int, rate: float, judg
     flops, memory = {}, {}
     qualities = {name: judge((network, spectrum), params_of[name], unfolding_of[name]) for name in steps}
     for name, step in steps.items():
+        tensorion.release_scratch()  # so that what is kept between steps counts
         flops[name], memory[name] = work(step)
     slow = {"torch.optim.Muon", "timm Muon", "pytorch-optimizer Muon"} | {n for n in steps if n.startswith("svd")}
     times = alternate({n: s for n, s in steps.items() if n not in slow}, rounds)
@@ -282,6 +283,37 @@ def targets(rows: list[Row], matrices: list[dict]) -> dict[str, dict]:
     return found
 
 
+def spectra(network: str, quick: bool) -> tuple[str, ...]:
+    available = [spectrum for spectrum in SPECTRA if spectrum != "trained" or network == "resnet18"]
+    return tuple(available[:1] if quick else available)
+
+
+def training_ratio(rounds: int, batch: int = 128) -> float:
+    """A training step of ResNet-18 with Tensorion against one with SGD."""
+    images, labels = pictures(batch, torch.Generator().manual_seed(2))
+
+    def training(make: Callable[[list[torch.Tensor]], torch.optim.Optimizer]) -> Step:
+        torch.manual_seed(0)
+        network = resnet18().to(memory_format=torch.channels_last)
+        optimizer = make(list(network.parameters()))
+
+        def step() -> None:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(images), labels).backward()
+            optimizer.step()
+
+        return step
+
+    times = alternate(
+        {
+            "sgd": training(lambda params: torch.optim.SGD(params, lr=1e-3, momentum=0.9)),
+            "tensorion": training(lambda params: tensorion.Tensorion(params, lr=1e-4, fallback="sgd")),
+        },
+        rounds,
+    )
+    return times["tensorion"] / times["sgd"]
+
+
 def print_rows(rows: list[Row]) -> None:
     print(f"\n{rows[0].network}, {rows[0].spectrum} momenta")
     print(f"{'contestant':<36}{'ms':>9}{'q mean':>8}{'q least':>9}{'/plain':>8}{'/floor':>8}{'GFLOP':>9}{'memory':>8}")
@@ -296,6 +328,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write all rows and ratios to this file")
     parser.add_argument("--quick", action="store_true", help="ResNet-18 and a patch embedding, without slow peers")
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), help="these only")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
@@ -303,14 +336,17 @@ def main() -> None:
     rate = gemm_rate()
     print(f"{arguments.threads} threads, large matrix products at {rate / 1e9:.0f} GFLOP/s")
     networks = ["resnet18", "vit_base_patch_embedding"] if arguments.quick else list(NETWORKS)
+    networks = arguments.networks or networks
     rows, judge = [], Judge()
     for network in networks:
-        for spectrum in ("power_law",) if arguments.quick else SPECTRA:
+        for spectrum in spectra(network, arguments.quick):
             found = run(network, spectrum, arguments.quick, 3 if arguments.quick else arguments.rounds, rate, judge)
             print_rows(found)
             rows += found
     matrices = square_and_wide(3 if arguments.quick else arguments.rounds)
     ratios = targets(rows, matrices)
+    if not arguments.quick:
+        ratios["training, batch 128"] = {"Tensorion / SGD": [training_ratio(arguments.rounds), 1.6]}
     print("\nratios: measured (to reach)")
     for group, entries in ratios.items():
         for name, (value, most) in entries.items():

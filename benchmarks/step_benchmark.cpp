@@ -2,6 +2,8 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
+#include "tensorion/elementwise.h"
+#include "tensorion/scratch.h"
 #include "tensorion/step.h"
 
 namespace tensorion {
@@ -45,9 +47,11 @@ void resnet18_overhead(benchmark::State& state) {
   for (auto _ : state) {
     for (size_t i = 0; i < tensors.params.size(); ++i) {
       const auto& m = tensors.momenta[i];
-      m.mul_(0.95).add_(tensors.grads[i]);
-      const Unfolding unfolding(m.sizes(), balanced_unfolding(m.sizes()));
-      tensors.params[i].mul_(0.999).add_(unfolding.fold(unfolding.unfold(m).contiguous()), -0.01);
+      scale_add(0.95, m, 1, tensors.grads[i]);
+      const auto unfolding = Unfolding(m.sizes(), balanced_unfolding(m.sizes())).reordered();
+      const auto matrix = scratch({unfolding.rows(), unfolding.cols()}, m.options());
+      copy_entries(m, unfolding.fold(matrix));
+      scale_add(0.999, tensors.params[i], -0.01, unfolding.fold(matrix));
     }
   }
 }

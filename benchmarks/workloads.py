@@ -1,6 +1,10 @@
 """The tensors that optimizers are timed on: kernels of known networks, momenta with realistic spectra."""
 
+import functools
+
 import torch
+from torch import nn
+from torch.nn import functional
 
 
 def _resnet(blocks: list[int], bottleneck: bool) -> list[tuple[int, ...]]:
@@ -46,7 +50,69 @@ NETWORKS = {
     }.items()
 }
 
-SPECTRA = ("power_law", "gaussian")
+#: "trained" is there for ResNet-18 only.
+SPECTRA = ("trained", "power_law", "gaussian")
+
+
+class _Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.skip = nn.Identity()
+        if stride > 1:
+            self.skip = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x))))) + self.skip(x))
+
+
+def resnet18(width: int = 64, classes: int = 10) -> nn.Module:
+    """ResNet-18 with the stem for small images."""
+    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    inputs = width
+    for stage in range(4):
+        for block in range(2):
+            layers.append(_Block(inputs, width << stage, 2 if stage and not block else 1))
+            inputs = width << stage
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def pictures(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Smooth patterns, one for each of ten classes, shifted and in noise of two scales; and their labels."""
+    patterns = functional.interpolate(
+        torch.randn(10, 3, 6, 6, generator=torch.Generator().manual_seed(0)), size=(40, 40), mode="bicubic"
+    )
+    labels = torch.randint(10, (count,), generator=generator)
+    shifts = torch.randint(9, (count, 2), generator=generator).tolist()
+    crops = [patterns[c, :, i : i + 32, j : j + 32] for c, (i, j) in zip(labels, shifts, strict=True)]
+    smooth = functional.interpolate(torch.randn(count, 3, 16, 16, generator=generator), size=(32, 32), mode="bilinear")
+    return torch.stack(crops) + smooth + 0.3 * torch.randn(count, 3, 32, 32, generator=generator), labels
+
+
+@functools.cache
+def trained_momenta(steps: int = 12, batch: int = 24) -> list[torch.Tensor]:
+    """The momenta of ResNet-18's kernels after some steps of real training, by SGD."""
+    torch.manual_seed(0)
+    generator = torch.Generator().manual_seed(1)
+    network = resnet18()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9)
+    for _ in range(steps):
+        images, labels = pictures(batch, generator)
+        optimizer.zero_grad()
+        functional.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+    kernels = [param for param in network.parameters() if _order(tuple(param.shape)) >= 3]
+    return [optimizer.state[param]["momentum_buffer"] for param in kernels]
+
+
+def momenta(network: str, spectrum: str) -> list[torch.Tensor]:
+    """One for each of NETWORKS[network]."""
+    if spectrum == "trained":
+        return trained_momenta()
+    return [momentum(shape, spectrum, seed) for seed, shape in enumerate(NETWORKS[network])]
 
 
 def momentum(shape: tuple[int, ...], spectrum: str, seed: int) -> torch.Tensor:

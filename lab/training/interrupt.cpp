@@ -1,6 +1,7 @@
 #include "lab/training/interrupt.h"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace tensorion::lab {
 namespace {

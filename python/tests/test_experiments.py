@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pytest import approx
 
 import tensorion
 
@@ -304,7 +305,11 @@ def test_tightness(data, tmp_path):
     shown = run("inspect", out / "run" / "weights.safetensors", "--convolution", 16, "--certify", 1000)
     assert shown.stdout in result.stdout
     shown = run("inspect", out / "run" / "weights.safetensors", "--convolution", 16, "--certify", 1000, "--json")
-    assert json.loads(shown.stdout) == summary["convolutions"]
+    # On another number of threads sums are rounded otherwise.
+    for ours, theirs in zip(json.loads(shown.stdout), summary["convolutions"], strict=True):
+        assert ours == {
+            key: value if key in ("layer", "shape") else approx(value, rel=1e-5) for key, value in theirs.items()
+        }
     # Over already: the same at once.
     assert run(*flags, "--resume").stdout == result.stdout
     assert "already has a run" in run(*flags, expect=1).stderr
