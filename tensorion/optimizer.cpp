@@ -24,8 +24,8 @@ const TensorionOptions& options_of(const OptimizerParamGroup& group) {
 }
 
 // The options that the tensors of low order in a group get.
-TensorionOptions fallback_options(TensorionOptions options) {
-  options.algorithm(*options.fallback());
+TensorionOptions fallback_options(TensorionOptions options, const std::string& algorithm) {
+  options.algorithm(algorithm);
   options.lr(options.fallback_lr().value_or(options.lr()));
   options.weight_decay(options.fallback_weight_decay().value_or(options.weight_decay()));
   if (options.algorithm() == "sgd") options.momentum(options.fallback_momentum());
@@ -63,7 +63,8 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
   if (!options.algorithm().empty()) return {param_group(group.params(), options)};
   std::vector<OptimizerParamGroup> groups;
   if (!high.empty()) groups.push_back(param_group(high, TensorionOptions(options).algorithm("tensorion")));
-  if (!low.empty()) groups.push_back(param_group(low, fallback_options(options)));
+  if (!low.empty())
+    groups.push_back(param_group(low, fallback_options(options, options.fallback().value_or(""))));
   return groups;
 }
 

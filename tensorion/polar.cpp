@@ -105,12 +105,12 @@ NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
     gram_.emplace(a_);
   }
   bounds_ = {0, std::ldexp(gram_->nuclear_upper, exponent_)};
-  if (bounds_.upper >= bar) solve();
+  if (bounds_.upper >= bar) solve(*gram_);
 }
 
-void NuclearEstimate::solve() {
+void NuclearEstimate::solve(const GramMatrix& gram) {
   solved_ = true;
-  pass_ = ZolotarevPass::solve(*gram_, ZolotarevPass::Accuracy::light);
+  pass_ = ZolotarevPass::solve(gram, ZolotarevPass::Accuracy::light);
   narrow(pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear);
 }
 
@@ -121,12 +121,12 @@ void NuclearEstimate::narrow(const NuclearBounds& bounds) {
 }
 
 void NuclearEstimate::refine() {
-  if (pass_ && pass_->refine(*gram_)) narrow(pass_->nuclear_norm());
+  if (pass_ && gram_ && pass_->refine(*gram_)) narrow(pass_->nuclear_norm());
 }
 
 PolarFactor NuclearEstimate::factor() {
   if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
-  if (!solved_) solve();
+  if (gram_ && !solved_) solve(*gram_);
   if (pass_ && std::ldexp(pass_->value(), exponent_) < kPolarQuality * bounds_.upper) refine();
   if (!pass_) return svd_factor(input_);
   double upper = std::ldexp(bounds_.upper, -exponent_);

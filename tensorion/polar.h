@@ -57,7 +57,7 @@ class NuclearEstimate {
   PolarFactor factor();
 
  private:
-  void solve();
+  void solve(const GramMatrix& gram);
   void narrow(const NuclearBounds& bounds);
 
   at::Tensor input_;

@@ -33,15 +33,24 @@ std::span<const double> flat(const double (&rows)[zolotarev::kCertificates][N]) 
 }
 
 Level level(ZolotarevPass::Accuracy accuracy) {
-  using namespace zolotarev;
+  namespace tables = zolotarev;
   switch (accuracy) {
     case ZolotarevPass::Accuracy::light:
-      return {kLightResolution, kLightFloor,       kLightAlpha,      kLightBeta,
-              kLightC,          flat(kLightUpper), flat(kLightLower)};
+      return {tables::kLightResolution, tables::kLightFloor, tables::kLightAlpha,
+              tables::kLightBeta,       tables::kLightC,     flat(tables::kLightUpper),
+              flat(tables::kLightLower)};
     case ZolotarevPass::Accuracy::coarse:
-      return {kCoarseResolution, kCoarseFloor,       kCoarseAlpha,      kCoarseBeta,
-              kCoarseC,          flat(kCoarseUpper), flat(kCoarseLower)};
-    default: return {kFineResolution, kFineFloor, kFineAlpha, kFineBeta, kFineC, {}, {}};
+      return {tables::kCoarseResolution, tables::kCoarseFloor, tables::kCoarseAlpha,
+              tables::kCoarseBeta,       tables::kCoarseC,     flat(tables::kCoarseUpper),
+              flat(tables::kCoarseLower)};
+    default:
+      return {tables::kFineResolution,
+              tables::kFineFloor,
+              tables::kFineAlpha,
+              tables::kFineBeta,
+              tables::kFineC,
+              {},
+              {}};
   }
 }
 
@@ -114,8 +123,9 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accura
     }
     std::vector<double> scales;
     for (int64_t k = 0; k < count; ++k) {
-      if (!inverses[k]) return std::nullopt;
-      if (first + k == 0) first_trace = inverses[k]->trace;
+      const auto& inverse = inverses[k];
+      if (!inverse) return std::nullopt;
+      if (first + k == 0) first_trace = inverse->trace;
       pass.moments_.insert(pass.moments_.end(), told[k].begin(), told[k].end());
       pass.inverses_.push_back(group[k]);
       scales.push_back(std::sqrt(lambda) * filter.beta[first + k]);

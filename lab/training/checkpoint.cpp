@@ -76,6 +76,12 @@ Contents read(const fs::path& path) {
   TORCH_CHECK_VALUE(file.tensors.contains(kGenerator), "[tensorion.checkpoint] ", path.string(),
                     ": the state of the generator is missing");
   try {
+    at::detail::createCPUGenerator().set_state(file.tensors.at(kGenerator));
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(),
+                      ": the state of the generator is not valid: ", error.what_without_backtrace());
+  }
+  try {
     contents.state = from_text(file.metadata["state"]);
   } catch (const json::exception& error) {
     TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(),

@@ -104,7 +104,6 @@ def test_train_learns_and_writes_its_files(common, tmp_path):
     assert [row["epoch"] for row in rows] == list(range(1, 11))
     assert {(row["run"], row["optimizer"], row["seed"]) for row in rows} == {("run", "tensorion", 3)}
     assert all(0 < row["optimizer_seconds"] < row["seconds"] for row in rows)
-    # Chance: 10 %.
     assert rows[-1]["test_accuracy"] > 0.3  # by chance 0.1
     assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
 

@@ -71,10 +71,13 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   changed.tensors.erase("generator");
   write_safetensors(path, changed.tensors, changed.metadata);
   refuse("the state of the generator is missing");
-  changed = good;
-  changed.tensors["generator"] = at::zeros({3}, at::kByte);
-  write_safetensors(path, changed.tensors, changed.metadata);
-  refuse("RNG state size to be 3");
+  const auto size = good.tensors.at("generator").numel();
+  for (const auto& wrong : {at::zeros({3}, at::kByte), at::zeros({size}), at::full({size}, 255, at::kByte)}) {
+    changed = good;
+    changed.tensors["generator"] = wrong;
+    write_safetensors(path, changed.tensors, changed.metadata);
+    refuse(path + ": the state of the generator is not valid");
+  }
   changed = good;
   changed.tensors.erase("model.fc.bias");
   write_safetensors(path, changed.tensors, changed.metadata);
