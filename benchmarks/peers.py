@@ -95,11 +95,15 @@ def torch_muon(params: list[torch.Tensor]) -> Step:
 
 
 def timm_muon(params: list[torch.Tensor]) -> Step:
-    # timm itself imports torchvision, which its optimizers do not need: they are imported without it.
-    spec = importlib.util.find_spec("timm")
-    if spec is None:
-        raise ModuleNotFoundError("No module named 'timm'")
-    sys.modules.setdefault("timm", types.ModuleType("timm")).__path__ = spec.submodule_search_locations
+    # timm itself imports torchvision, which this module does not need: it is imported without the packages around it.
+    if "timm" not in sys.modules:
+        spec = importlib.util.find_spec("timm")
+        if spec is None:
+            raise ModuleNotFoundError("No module named 'timm'")
+        folder = Path(spec.submodule_search_locations[0])
+        for name, path in (("timm", folder), ("timm.optim", folder / "optim")):
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].__path__ = [str(path)]
     from timm.optim.muon import Muon
 
     return Muon(params, lr=LR, weight_decay=0.0).step
@@ -109,7 +113,18 @@ def heavyball_muon(params: list[torch.Tensor]) -> Step:
     import heavyball
 
     heavyball.utils.compile_mode = None
-    return heavyball.Muon(params, lr=LR, weight_decay=0.0).step
+    optimizer = heavyball.Muon(params, lr=LR, weight_decay=0.0)
+    grads = [param.grad for param in params]
+
+    def step() -> None:
+        # It takes the gradients away.
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+        optimizer.step()
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+
+    return step
 
 
 def pytorch_optimizer_muon(params: list[torch.Tensor]) -> Step:
@@ -203,7 +218,9 @@ def run(network: str, spectrum: str, quick: bool, rounds: int, rate: float, judg
     for name, step in steps.items():
         tensorion.release_scratch()  # so that what is kept between steps counts
         flops[name], memory[name] = work(step)
-    slow = {"torch.optim.Muon", "timm Muon", "pytorch-optimizer Muon"} | {n for n in steps if n.startswith("svd")}
+    slow = {"torch.optim.Muon", "timm Muon", "heavyball Muon", "pytorch-optimizer Muon", "gram-newton-schulz"} | {
+        n for n in steps if n.startswith("svd")
+    }
     times = alternate({n: s for n, s in steps.items() if n not in slow}, rounds)
     times |= alternate({n: s for n, s in steps.items() if n in slow}, 1) if slow & steps.keys() else {}
     rows = []
@@ -329,6 +346,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write all rows and ratios to this file")
     parser.add_argument("--quick", action="store_true", help="ResNet-18 and a patch embedding, without slow peers")
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), help="these only")
+    parser.add_argument("--spectra", nargs="+", choices=SPECTRA, help="these only")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
@@ -339,7 +357,7 @@ def main() -> None:
     networks = arguments.networks or networks
     rows, judge = [], Judge()
     for network in networks:
-        for spectrum in spectra(network, arguments.quick):
+        for spectrum in arguments.spectra or spectra(network, arguments.quick):
             found = run(network, spectrum, arguments.quick, 3 if arguments.quick else arguments.rounds, rate, judge)
             print_rows(found)
             rows += found
