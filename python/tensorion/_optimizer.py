@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, overload
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _arguments, _groups, _options, _state
+from . import _agreement, _arguments, _exchange, _grid, _groups, _options, _state
 
 #: The options that the operator of each algorithm takes by name.
 _ARGUMENTS = {
@@ -72,6 +73,10 @@ class Tensorion(Optimizer):
             all is changed; "skip": the step is left out and counted in `skipped_steps`, without a
             synchronization; "ignore": parameters become NaN.
         maximize: ascend instead of descend.
+        process_group: a `torch.distributed` group whose ranks hold the same tensors, as with
+            `DistributedDataParallel`: each rank solves for some of them, and gets the updates of all. None:
+            every rank does all the work. DTensors, as `fully_shard` makes them, bring their own mesh. A copy
+            or a pickle of the optimizer does not keep the group.
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class Tensorion(Optimizer):
         fallback_momentum: float = 0.9,
         nonfinite: str = "error",
         maximize: bool = False,
+        process_group: "dist.ProcessGroup | None" = None,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -118,6 +124,7 @@ class Tensorion(Optimizer):
             "maximize": maximize,
         }
         _options.checked({}, defaults)
+        self._process_group = _grid.checked_group(process_group)
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
         super().__init__(params, defaults)
@@ -130,10 +137,15 @@ class Tensorion(Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_groups_given": self._groups_given, "_skipped": self._skipped}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Connections to other processes cannot be copied.
+        self.__dict__.setdefault("_process_group", None)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, split by effective order unless it names its "algorithm". All of it or nothing."""
         group = _groups.normalized(param_group, self._groups_given)
-        parts = _groups.split(group, self._groups_given, self.defaults, self.param_groups)
+        parts = _groups.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
         count = len(self.param_groups)
         try:
             for part in parts:
@@ -165,56 +177,144 @@ class Tensorion(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         # Everything is looked at before anything changes.
-        options = [_options.checked(group, self.defaults) for group in self.param_groups]
-        for number, group in enumerate(self.param_groups):
-            _groups.check_gradients(group, number)
-        self._refuse_nonfinite()
-        found_inf = self._find_nonfinite()
+        process_groups = _grid.process_groups(self.param_groups, self._process_group)
+        options, found_inf = self._agree(process_groups) if process_groups else self._look()
         if found_inf is not None and found_inf.device.type == "cpu":
             if found_inf.item():
                 return loss
             found_inf = None
+        shared: list[_exchange.Task] = []
         for group, values in zip(self.param_groups, options, strict=True):
             params = [param for param in group["params"] if param.grad is not None]
             if params:
-                self._update(params, values, found_inf)
+                shared += self._update(params, values, found_inf)
+        if shared:
+            _exchange.run(shared)
         return loss
 
-    def _gradients(self, nonfinite: str) -> list[tuple[Tensor, int, int]]:
-        """The gradients of the groups with this policy, each with its group and its place there."""
-        return [
-            (param.grad, number, index)
+    def _look(self) -> tuple[list[dict[str, Any]], Tensor | None]:
+        """The options of each group, and the verdict on this step, by this process alone."""
+        options = self._checked()
+        self._refuse_nonfinite(self._first_nonfinite())
+        found_inf = self._any_nonfinite()
+        self._count_skipped(found_inf)
+        return options, found_inf
+
+    def _agree(self, process_groups: list[tuple[Any, torch.device]]) -> tuple[list[dict[str, Any]], Tensor | None]:
+        """The same, with all ranks that share tensors. All of them raise, or none."""
+        places = [
+            (param, label)
             for number, group in enumerate(self.param_groups)
-            if group["nonfinite"] == nonfinite
-            for index, param in enumerate(group["params"])
-            if param.grad is not None
+            for param, label in zip(group["params"], _groups.labels(number, group), strict=True)
+            if self._process_group is not None or _grid.is_dtensor(param)
+        ]
+        given = [param.grad is not None for param, _ in places]
+        own = _agreement.Findings(given, [not is_given for is_given in given])
+        options, error = [], None
+        try:
+            options = self._checked()
+            found_inf = self._any_nonfinite()
+            skip = found_inf is not None and bool(found_inf.item())
+            own = own._replace(nonfinite=self._first_nonfinite(), skip=skip)
+        except Exception as caught:
+            own, error = own._replace(refused=dist.get_rank()), caught
+        findings = _agreement.agreed(own, process_groups)
+        if error is not None:
+            raise error
+        if findings.refused >= 0:
+            raise RuntimeError(
+                f"[tensorion.Tensorion] rank {findings.refused} could not make this step, and its error says why; "
+                "nothing was changed"
+            )
+        for (_, label), is_given, is_missing, is_here in zip(
+            places, findings.given, findings.missing, given, strict=True
+        ):
+            if is_given and is_missing:
+                raise ValueError(
+                    f"[tensorion.Tensorion] expected a gradient of {label} on all ranks that share it or on none, "
+                    f"got {'one' if is_here else 'None'} on rank {dist.get_rank()} and not on another; nothing was "
+                    "changed"
+                )
+        self._refuse_nonfinite(findings.nonfinite)
+        if not any(group["nonfinite"] == "skip" for group in self.param_groups):
+            return options, None
+        found_inf = torch.tensor(float(findings.skip))
+        self._count_skipped(found_inf)
+        return options, found_inf
+
+    def _checked(self) -> list[dict[str, Any]]:
+        """The options of each group, as operators take them; raises where they or the gradients are not right."""
+        options = [_options.checked(group, self.defaults) for group in self.param_groups]
+        for number, group in enumerate(self.param_groups):
+            _groups.check_gradients(group, number)
+        return options
+
+    def _gradients(self, nonfinite: str) -> list[tuple[Tensor, int]]:
+        """The gradients of the groups with this policy, each with the number of its parameter among all."""
+        everything = [(param, group["nonfinite"]) for group in self.param_groups for param in group["params"]]
+        return [
+            (_grid.local(param.grad), number)
+            for number, (param, policy) in enumerate(everything)
+            if policy == nonfinite and param.grad is not None
         ]
 
-    def _refuse_nonfinite(self) -> None:
+    def _first_nonfinite(self) -> int:
+        """The number of the first parameter whose gradient must be finite and is not; -1 where there is none."""
         watched = self._gradients("error")
         if not watched:
-            return
-        bad = torch.ops.tensorion.first_nonfinite([grad for grad, _, _ in watched]).item()
+            return -1
+        bad = torch.ops.tensorion.first_nonfinite([grad for grad, _ in watched]).item()
+        return watched[bad][1] if bad >= 0 else -1
+
+    def _refuse_nonfinite(self, bad: int) -> None:
         if bad >= 0:
-            _, number, index = watched[bad]
-            label = _groups.labels(number, self.param_groups[number])[index]
+            label = [label for i, group in enumerate(self.param_groups) for label in _groups.labels(i, group)][bad]
             raise ValueError(f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed")
 
-    def _find_nonfinite(self) -> Tensor | None:
+    def _any_nonfinite(self) -> Tensor | None:
         """1 where this step is to be skipped, else 0, on the gradients' device; None where nobody asks."""
         watched = self._gradients("skip")
-        if not watched:
-            return None
-        found = torch.ops.tensorion.any_nonfinite([grad for grad, _, _ in watched])
-        self._skipped = found if self._skipped is None else self._skipped + found.to(self._skipped.device)
-        return found
+        return torch.ops.tensorion.any_nonfinite([grad for grad, _ in watched]) if watched else None
 
-    def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
+    def _count_skipped(self, found_inf: Tensor | None) -> None:
+        if found_inf is not None:
+            before = self._skipped
+            self._skipped = found_inf if before is None else before + found_inf.to(before.device)
+
+    def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> list[_exchange.Task]:
+        """Update the parameters that this process has to itself, and the momenta of the others: the result."""
+        algorithm = options["algorithm"]
+        for param in params:
+            _state.initialize(self.state[param], param, algorithm)
+        tasks = []
+        if algorithm == "tensorion":
+            places = [_grid.place(param, self._process_group) for param in params]
+            shared = [(param, place) for param, place in zip(params, places, strict=True) if place is not None]
+            params = [param for param, place in zip(params, places, strict=True) if place is None]
+            if shared:
+                tasks = self._accumulate(shared, options)
+        if params:
+            self._call(params, options, found_inf)
+        return tasks
+
+    def _accumulate(self, shared: list[tuple[Tensor, _grid.Place]], options: dict[str, Any]) -> list[_exchange.Task]:
+        grads = [_grid.local(param.grad) for param, _ in shared]
+        targets = [_grid.local(self.state[param]["momentum_buffer"]) for param, _ in shared]
+        arguments = {key: options[key] for key in ("momentum", "maximize")}
+        torch.ops.tensorion.add_gradients_(targets, grads, **arguments)
+        if options["nesterov"]:
+            targets = [target.clone() for target in targets]
+            torch.ops.tensorion.add_gradients_(targets, grads, **arguments)
+        return [
+            _exchange.Task(_grid.local(param), target, place, options)
+            for (param, place), target in zip(shared, targets, strict=True)
+        ]
+
+    def _call(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
+        """The operator of the algorithm, on what this process has of the parameters."""
         algorithm = options["algorithm"]
         states = [self.state[param] for param in params]
-        for param, state in zip(params, states, strict=True):
-            _state.initialize(state, param, algorithm)
-        lists = [[state[key] for state in states] for key in _state.KEYS[algorithm]]
+        lists = [[_grid.local(state[key]) for state in states] for key in _state.KEYS[algorithm]]
         arguments = {key: options[key] for key in _ARGUMENTS[algorithm]}
         if algorithm == "adamw":
             arguments["beta1"], arguments["beta2"] = options["fallback_betas"]
@@ -227,7 +327,13 @@ class Tensorion(Optimizer):
             "adamw": torch.ops.tensorion.adamw_step_,
             "sgd": torch.ops.tensorion.sgd_step_,
         }
-        operators[algorithm](params, [param.grad for param in params], *lists, **arguments, found_inf=found_inf)
+        operators[algorithm](
+            [_grid.local(param) for param in params],
+            [_grid.local(param.grad) for param in params],
+            *lists,
+            **arguments,
+            found_inf=found_inf,
+        )
 
     def state_dict(self) -> StateDict:
         """As torch's, with `"skipped_steps"` where a group skips steps that are not finite."""
