@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _agreement, _arguments, _exchange, _grid, _groups, _options, _state
+from . import _arguments, _exchange, _grid, _groups, _options, _state, _verdict
 
 #: The options that the operator of each algorithm takes by name.
 _ARGUMENTS = {
@@ -177,12 +177,13 @@ class Tensorion(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         # Everything is looked at before anything changes.
-        process_groups = _grid.process_groups(self.param_groups, self._process_group)
-        options, found_inf = self._agree(process_groups) if process_groups else self._look()
-        if found_inf is not None and found_inf.device.type == "cpu":
-            if found_inf.item():
-                return loss
-            found_inf = None
+        options, found_inf = _verdict.reach(self.param_groups, self.defaults, self._process_group)
+        if found_inf is not None:
+            self._skipped = found_inf if self._skipped is None else self._skipped + found_inf.to(self._skipped.device)
+            if found_inf.device.type == "cpu":
+                if found_inf.item():
+                    return loss
+                found_inf = None
         shared: list[_exchange.Task] = []
         for group, values in zip(self.param_groups, options, strict=True):
             params = [param for param in group["params"] if param.grad is not None]
@@ -191,95 +192,6 @@ class Tensorion(Optimizer):
         if shared:
             _exchange.run(shared)
         return loss
-
-    def _look(self) -> tuple[list[dict[str, Any]], Tensor | None]:
-        """The options of each group, and the verdict on this step, by this process alone."""
-        options = self._checked()
-        self._refuse_nonfinite(self._first_nonfinite())
-        found_inf = self._any_nonfinite()
-        self._count_skipped(found_inf)
-        return options, found_inf
-
-    def _agree(self, process_groups: list[tuple[Any, torch.device]]) -> tuple[list[dict[str, Any]], Tensor | None]:
-        """The same, with all ranks that share tensors. All of them raise, or none."""
-        places = [
-            (param, label)
-            for number, group in enumerate(self.param_groups)
-            for param, label in zip(group["params"], _groups.labels(number, group), strict=True)
-            if self._process_group is not None or _grid.is_dtensor(param)
-        ]
-        given = [param.grad is not None for param, _ in places]
-        own = _agreement.Findings(given, [not is_given for is_given in given])
-        options, error = [], None
-        try:
-            options = self._checked()
-            found_inf = self._any_nonfinite()
-            skip = found_inf is not None and bool(found_inf.item())
-            own = own._replace(nonfinite=self._first_nonfinite(), skip=skip)
-        except Exception as caught:
-            own, error = own._replace(refused=dist.get_rank()), caught
-        findings = _agreement.agreed(own, process_groups)
-        if error is not None:
-            raise error
-        if findings.refused >= 0:
-            raise RuntimeError(
-                f"[tensorion.Tensorion] rank {findings.refused} could not make this step, and its error says why; "
-                "nothing was changed"
-            )
-        for (_, label), is_given, is_missing, is_here in zip(
-            places, findings.given, findings.missing, given, strict=True
-        ):
-            if is_given and is_missing:
-                raise ValueError(
-                    f"[tensorion.Tensorion] expected a gradient of {label} on all ranks that share it or on none, "
-                    f"got {'one' if is_here else 'None'} on rank {dist.get_rank()} and not on another; nothing was "
-                    "changed"
-                )
-        self._refuse_nonfinite(findings.nonfinite)
-        if not any(group["nonfinite"] == "skip" for group in self.param_groups):
-            return options, None
-        found_inf = torch.tensor(float(findings.skip))
-        self._count_skipped(found_inf)
-        return options, found_inf
-
-    def _checked(self) -> list[dict[str, Any]]:
-        """The options of each group, as operators take them; raises where they or the gradients are not right."""
-        options = [_options.checked(group, self.defaults) for group in self.param_groups]
-        for number, group in enumerate(self.param_groups):
-            _groups.check_gradients(group, number)
-        return options
-
-    def _gradients(self, nonfinite: str) -> list[tuple[Tensor, int]]:
-        """The gradients of the groups with this policy, each with the number of its parameter among all."""
-        everything = [(param, group["nonfinite"]) for group in self.param_groups for param in group["params"]]
-        return [
-            (_grid.local(param.grad), number)
-            for number, (param, policy) in enumerate(everything)
-            if policy == nonfinite and param.grad is not None
-        ]
-
-    def _first_nonfinite(self) -> int:
-        """The number of the first parameter whose gradient must be finite and is not; -1 where there is none."""
-        watched = self._gradients("error")
-        if not watched:
-            return -1
-        bad = torch.ops.tensorion.first_nonfinite([grad for grad, _ in watched]).item()
-        return watched[bad][1] if bad >= 0 else -1
-
-    def _refuse_nonfinite(self, bad: int) -> None:
-        if bad >= 0:
-            label = [label for i, group in enumerate(self.param_groups) for label in _groups.labels(i, group)][bad]
-            raise ValueError(f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed")
-
-    def _any_nonfinite(self) -> Tensor | None:
-        """1 where this step is to be skipped, else 0, on the gradients' device; None where nobody asks."""
-        watched = self._gradients("skip")
-        return torch.ops.tensorion.any_nonfinite([grad for grad, _ in watched]) if watched else None
-
-    def _count_skipped(self, found_inf: Tensor | None) -> None:
-        if found_inf is not None:
-            before = self._skipped
-            self._skipped = found_inf if before is None else before + found_inf.to(before.device)
 
     def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> list[_exchange.Task]:
         """Update the parameters that this process has to itself, and the momenta of the others: the result."""
