@@ -66,23 +66,23 @@ def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
         )
         yield
         targets = _joined(mine, received(), grid)
-    directions = _solved(mine, targets)
-
-    def found() -> list[Tensor]:
-        return directions
-
+    found = _solved(mine, targets)
+    del targets  # memory is given back as early as it can be
     if grid.cols > 1:
-        found = _trade(
+        received = _trade(
             grid,
-            [[_piece(task.place, x, col) for task, x in zip(mine, directions, strict=True)] for col in columns],
+            [[_piece(task.place, x, col) for task, x in zip(mine, found, strict=True)] for col in columns],
             [[task.param.numel() for task in tasks] for tasks in row],
             like,
         )
+        del found
         yield
+        found = received()
     sizes = [sum(task.param.numel() for tasks in other for task in tasks) for other in rows]
     all_pieces = like.new_empty(sum(sizes))
     pieces = all_pieces.split(sizes)
-    torch.cat([like.new_empty(0), *(x.reshape(-1) for x in found())], out=pieces[grid.row])
+    torch.cat([like.new_empty(0), *(x.reshape(-1) for x in found)], out=pieces[grid.row])
+    del found
     if grid.rows > 1:
         works = [
             dist.broadcast(piece, group=grid.along_col, group_src=number, async_op=True)
@@ -114,10 +114,11 @@ def _trade(
     )
 
     def received() -> list[Tensor]:
-        nonlocal outgoing
+        nonlocal incoming, outgoing
         work.wait()
-        outgoing = like  # was needed until now
-        return list(incoming.split([count for column in counts for count in column]))
+        pieces = incoming.split([count for column in counts for count in column])
+        incoming = outgoing = like  # were needed until now
+        return list(pieces)
 
     return received
 

@@ -1,11 +1,19 @@
 """Several processes: the same result as one, for replicated and for sharded tensors."""
 
+import copy
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import processes
 import pytest
 import torch
 import torch.distributed as dist
 from support import assert_same, conv_net, copies, gaussian, images, set_gradients
 from torch import nn
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor, init_device_mesh
 
@@ -184,6 +192,23 @@ def test_a_group_of_some_ranks(run):
     first, _, second = run(3, subgroup)
     assert_same(first, second)
     assert_near(first, alone()[0])
+
+
+def copied(rank, world_size):
+    params = tensors()
+    optimizer = optimizer_of(params, "plain", process_group=dist.group.WORLD)
+    train(optimizer, params, 0, 1)
+    twins, twin = copy.deepcopy((params, optimizer))
+    if rank == 0:
+        train(twin, twins, 1, 2)  # without the others
+    dist.barrier()
+    train(optimizer, params, 1, 2)
+    return copies(params), copies(twins)
+
+
+def test_a_copy_steps_by_itself(run):
+    (params, twins), _ = run(2, copied)
+    assert_near(twins, params)
 
 
 # ---- Sharded tensors
@@ -469,8 +494,6 @@ def dying(rank, world_size, kind):
     steps = train if kind == "replicated" else train_sharded
     steps(optimizer, params, 0, 2)
     if rank == 1:
-        import os
-
         os._exit(7)
     steps(optimizer, params, 2, 4)
 
@@ -552,7 +575,7 @@ def checkpoint(rank, world_size, kind, folder, load, first, last):
     # Options come from the checkpoint too.
     options = {"lr": 0.02, "weight_decay": 0.1} if not load else {"lr": 99.0}
     group = dist.group.WORLD if kind == "replicated" else None
-    optimizer = Tensorion(groups, **options, process_group=group)
+    optimizer = Tensorion(groups, **options, nonfinite="skip", process_group=group)
     if load:
         model_state, optimizer_state = get_state_dict(bag, optimizer)
         dcp.load({"model": model_state, "optimizer": optimizer_state}, checkpoint_id=folder / load)
@@ -574,3 +597,59 @@ def test_checkpoints_at_other_world_sizes(run, tmp_path):
             assert_near(params, expected)
             # On all ranks, whether or not they solved for a tensor or have a piece of it.
             assert keys == {f"params.{i}": sorted(optimizer.state[param]) for i, param in enumerate(expected)}
+
+
+# ---- The examples, which are documentation too
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def test_data_parallel_example():
+    outputs = processes.run_program(2, EXAMPLES / "ddp.py")
+    assert outputs[1] == ""
+    assert "solve for the 3 kernels: 1." in outputs[0]
+    assert "weights are the same on all ranks" in outputs[0]
+    assert float(re.search(r"test accuracy ([\d.]+)", outputs[0])[1]) > 0.9
+
+
+def state_of(checkpoint, file):
+    dcp_to_torch_save(checkpoint, file)
+    return torch.load(file, weights_only=False)
+
+
+# Dies while it saves its third checkpoint.
+KILLED = """
+import os, runpy, signal, sys
+import torch.distributed.checkpoint as dcp
+save, calls = dcp.save, 0
+def killed(*arguments, **options):
+    global calls
+    calls += 1
+    if calls == 3 and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return save(*arguments, **options)
+dcp.save = killed
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_torchrun_goes_on_from_the_checkpoint_exactly(tmp_path):
+    options = ["--steps", "16", "--save-every", "4"]
+    output = processes.run_program(2, EXAMPLES / "fsdp2.py", "--checkpoints", tmp_path / "whole", *options)[0]
+    assert float(re.search(r"test accuracy ([\d.]+)", output)[1]) > 0.9
+    (tmp_path / "killed.py").write_text(KILLED)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    command += [tmp_path / "killed.py", EXAMPLES / "fsdp2.py", "--checkpoints", tmp_path / "parts", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert "exitcode: -9" in done.stderr
+    assert "goes on from step 8" in done.stdout
+    expected = state_of(tmp_path / "whole" / "000016", tmp_path / "expected.pt")
+    state = state_of(tmp_path / "parts" / "000016", tmp_path / "state.pt")
+    assert state["model"].keys() == expected["model"].keys()
+    for name, param in expected["model"].items():
+        assert torch.equal(state["model"][name], param)
+        for key, value in expected["optimizer"]["state"][name].items():
+            assert torch.equal(state["optimizer"]["state"][name][key], value)
