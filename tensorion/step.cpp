@@ -16,29 +16,44 @@
 namespace tensorion {
 namespace {
 
+void check_floating(at::TensorList tensors, const char* name) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TORCH_CHECK_TYPE(at::isFloatingType(tensors[i].scalar_type()),
+                     "[tensorion.step] expected real floating-point ", name, ", got ",
+                     tensors[i].scalar_type(), " at index ", i);
+  }
+}
+
+// Whether each of `others` fits the tensor at its index.
+void check_alike(at::TensorList tensors, at::TensorList others, const char* name) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto &tensor = tensors[i], &other = others[i];
+    TORCH_CHECK_VALUE(other.layout() == at::kStrided, "[tensorion.step] expected a dense ", name,
+                      " at index ", i, ", got ", other.layout());
+    TORCH_CHECK_VALUE(other.sizes() == tensor.sizes(), "[tensorion.step] expected a ", name, " of shape ",
+                      tensor.sizes(), " at index ", i, ", got ", other.sizes());
+    TORCH_CHECK_VALUE(other.device() == tensor.device(), "[tensorion.step] expected a ", name, " on ",
+                      tensor.device(), " at index ", i, ", got one on ", other.device());
+    TORCH_CHECK_TYPE(at::isFloatingType(other.scalar_type()),
+                     "[tensorion.step] expected a real floating-point ", name, " at index ", i, ", got ",
+                     other.scalar_type());
+  }
+}
+
 void check_lists(at::TensorList params, at::TensorList grads, at::TensorList momenta) {
   TORCH_CHECK_VALUE(params.size() == grads.size() && params.size() == momenta.size(),
                     "[tensorion.step] expected as many gradients and momenta as parameters, got ",
                     params.size(), " parameters, ", grads.size(), " gradients and ", momenta.size(),
                     " momenta");
-  for (size_t i = 0; i < params.size(); ++i) {
-    const auto& param = params[i];
-    TORCH_CHECK_TYPE(at::isFloatingType(param.scalar_type()),
-                     "[tensorion.step] expected real floating-point parameters, got ", param.scalar_type(),
-                     " at index ", i);
-    for (const auto* other : {&grads[i], &momenta[i]}) {
-      const char* name = other == &grads[i] ? "gradient" : "momentum";
-      TORCH_CHECK_VALUE(other->layout() == at::kStrided, "[tensorion.step] expected a dense ", name,
-                        " at index ", i, ", got ", other->layout());
-      TORCH_CHECK_VALUE(other->sizes() == param.sizes(), "[tensorion.step] expected a ", name, " of shape ",
-                        param.sizes(), " at index ", i, ", got ", other->sizes());
-      TORCH_CHECK_VALUE(other->device() == param.device(), "[tensorion.step] expected a ", name, " on ",
-                        param.device(), " at index ", i, ", got one on ", other->device());
-      TORCH_CHECK_TYPE(at::isFloatingType(other->scalar_type()),
-                       "[tensorion.step] expected a real floating-point ", name, " at index ", i, ", got ",
-                       other->scalar_type());
-    }
-  }
+  check_floating(params, "parameters");
+  check_alike(params, grads, "gradient");
+  check_alike(params, momenta, "momentum");
+}
+
+// Every shape must have the unfolding before anything changes.
+void check_unfoldings(at::TensorList tensors, const UnfoldingStrategy& strategy) {
+  if (strategy.is_online()) return;
+  for (const auto& tensor : tensors) strategy.choose(tensor.sizes());
 }
 
 // The largest finite value of the dtype.
@@ -69,6 +84,18 @@ bool add_gradient(double beta, const at::Tensor& m, double sign, const at::Tenso
   return is_finite(m);
 }
 
+// W <- (1 - eta gamma) W - eta scale X.
+void descend(const at::Tensor& param, const at::Tensor& x, double scale, const StepOptions& options) {
+  scale_add(1 - options.lr * options.weight_decay, param, -options.lr * scale, x);
+}
+
+// The same with a learning rate that only the device knows.
+void descend_on_device(const at::Tensor& param, const at::Tensor& x, double scale, const at::Tensor& lr,
+                       const StepOptions& options) {
+  if (options.weight_decay != 0) param.mul_((1 - lr * options.weight_decay).to(param.scalar_type()));
+  param.sub_(x * (lr * scale).to(x.scalar_type()));
+}
+
 // M <- G + beta M and W <- (1 - eta gamma) W - eta scale X, with numbers.
 void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
             const StepOptions& options) {
@@ -85,8 +112,7 @@ void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& m
     return;
   }
   const auto direction = lmo_direction(target, options.unfolding, options.polar);
-  const double scale = adjusted_scale(direction.unfolding, options.adjust_lr_fn);
-  scale_add(1 - options.lr * options.weight_decay, param, -options.lr * scale, direction.x);
+  descend(param, direction.x, adjusted_scale(direction.unfolding, options.adjust_lr_fn), options);
 }
 
 // The same with a learning rate and a verdict that only the device knows.
@@ -101,9 +127,7 @@ void update_on_device(const at::Tensor& param, const at::Tensor& grad, const at:
   momentum.mul_((1 - (1 - options.momentum) * go).to(dtype)).add_(clean, sign);
   const auto target = options.nesterov ? (momentum * options.momentum).add_(clean, sign) : momentum;
   const auto [x, unfolding] = lmo_direction(target, options.unfolding, options.polar);
-  const double scale = adjusted_scale(unfolding, options.adjust_lr_fn);
-  if (options.weight_decay != 0) param.mul_((1 - lr * options.weight_decay).to(param.scalar_type()));
-  param.sub_(x * (lr * scale).to(x.scalar_type()));
+  descend_on_device(param, x, adjusted_scale(unfolding, options.adjust_lr_fn), lr, options);
 }
 
 // The scratch memory of a tensor's update, in entries, and its cost, in products of entries.
@@ -185,15 +209,66 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
 void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options) {
   options.check();
   check_lists(params, grads, momenta);
-  // Every shape must have the unfolding before anything changes.
-  if (!options.unfolding.is_online()) {
-    for (const auto& param : params) options.unfolding.choose(param.sizes());
-  }
+  check_unfoldings(params, options.unfolding);
   const c10::NoGradGuard no_grad;
   const bool on_device = options.lr_tensor || options.found_inf;
   for_each_tensor(params, options.unfolding, [&](size_t i) {
     (on_device ? update_on_device : update)(params[i], grads[i], momenta[i], options);
   });
+}
+
+void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options) {
+  options.check();
+  TORCH_CHECK_VALUE(momenta.size() == grads.size(),
+                    "[tensorion.step] expected as many gradients as momenta, got ", grads.size(),
+                    " gradients and ", momenta.size(), " momenta");
+  check_floating(momenta, "momenta");
+  check_alike(momenta, grads, "gradient");
+  const c10::NoGradGuard no_grad;
+  const double sign = options.maximize ? -1 : 1;
+  for (size_t i = 0; i < momenta.size(); ++i) add_gradient(options.momentum, momenta[i], sign, grads[i]);
+}
+
+std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options) {
+  options.check();
+  check_floating(targets, "momenta");
+  check_unfoldings(targets, options.unfolding);
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> found;
+  for (const auto& target : targets) found.push_back(at::empty(target.sizes(), target.options()));
+  for_each_tensor(targets, options.unfolding, [&](size_t i) {
+    // As in `step`, values are looked at on the CPU only.
+    if (targets[i].is_cpu() && !is_finite(targets[i])) {
+      found[i].fill_(NAN);
+      return;
+    }
+    const auto direction = lmo_direction(targets[i], options.unfolding, options.polar);
+    copy_entries(direction.x, found[i]);
+    found[i].mul_(adjusted_scale(direction.unfolding, options.adjust_lr_fn));
+  });
+  return found;
+}
+
+void apply_directions(at::TensorList params, at::TensorList directions, const StepOptions& options) {
+  options.check();
+  TORCH_CHECK_VALUE(params.size() == directions.size(),
+                    "[tensorion.step] expected as many directions as parameters, got ", directions.size(),
+                    " directions and ", params.size(), " parameters");
+  check_floating(params, "parameters");
+  check_alike(params, directions, "direction");
+  const c10::NoGradGuard no_grad;
+  for (size_t i = 0; i < params.size(); ++i) {
+    if (options.lr_tensor) {
+      const auto lr = options.lr_tensor->to(params[i].device(), at::kFloat);
+      descend_on_device(params[i], directions[i], 1, lr, options);
+    } else {
+      descend(params[i], directions[i], 1, options);
+    }
+  }
+}
+
+double solving_cost(at::IntArrayRef shape, const UnfoldingStrategy& unfolding) {
+  return need(shape, unfolding).cost;
 }
 
 int64_t first_nonfinite(at::TensorList tensors) {

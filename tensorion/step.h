@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorion/lmo.h"
 
@@ -43,6 +44,19 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
 // Updates params and momenta in place. The lists are of equal length, as are the shapes at each index.
 // Gradients that are not finite give parameters that are not finite: see `first_nonfinite`.
 void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options);
+
+// The parts of a step, for processes that share its work: each may hold other pieces of the tensors, or solve
+// for other tensors. One after the other they are `step`, up to rounding.
+//   add_gradients    M <- G + beta M (Nesterov: once more, on a copy of M); elementwise, so on pieces too
+//   directions       D <- scale X, of whole tensors; not finite where M is not
+//   apply_directions W <- (1 - eta gamma) W - eta D; elementwise
+void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options);
+std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options);
+void apply_directions(at::TensorList params, at::TensorList directions, const StepOptions& options);
+
+// What solving for a tensor of this shape costs, in products of entries: m^2 (n + m) on an unfolding of m x
+// n, m <= n. For "online", that of the balanced one.
+double solving_cost(at::IntArrayRef shape, const UnfoldingStrategy& unfolding);
 
 // The index of the first tensor that holds a NaN or an infinity, -1 where there is none.
 int64_t first_nonfinite(at::TensorList tensors);

@@ -73,6 +73,70 @@ TEST(Step, IsAlgorithmOne) {
   }
 }
 
+// The elementwise parts on pieces, the directions of whole tensors.
+TEST(Step, PartsMakeUpAStep) {
+  for (const UnfoldingStrategy& strategy :
+       {UnfoldingStrategy("balanced"), UnfoldingStrategy("online"), UnfoldingStrategy(Modes{0})}) {
+    for (const bool nesterov : {false, true}) {
+      StepOptions options;
+      options.lr = 0.05;
+      options.weight_decay = 0.3;
+      options.momentum = 0.9;
+      options.nesterov = nesterov;
+      options.maximize = nesterov;
+      options.unfolding = strategy;
+      std::vector<at::Tensor> w, g, m, w1, m1, target;
+      for (int64_t i = 0; i < 3; ++i) {
+        w.push_back(gaussian({5 + 3 * i, 4, 3, 3}, i));
+        g.push_back(gaussian(w[i].sizes(), 50 + i));
+        m.push_back(gaussian(w[i].sizes(), 90 + i));
+        w1.push_back(w[i].clone());
+        m1.push_back(m[i].clone());
+      }
+      step(w, g, m, options);
+      for (size_t i = 0; i < w.size(); ++i) {
+        add_gradients({m1[i].narrow(0, 0, 2)}, {g[i].narrow(0, 0, 2)}, options);
+        const auto rest = m1[i].size(0) - 2;
+        add_gradients({m1[i].narrow(0, 2, rest)}, {g[i].narrow(0, 2, rest)}, options);
+        target.push_back(m1[i]);
+        if (nesterov) {
+          target[i] = m1[i].clone();
+          add_gradients({target[i]}, {g[i]}, options);
+        }
+        EXPECT_TRUE(at::equal(m1[i], m[i])) << strategy.str();
+      }
+      const auto d = directions(target, options);
+      for (size_t i = 0; i < w.size(); ++i) {
+        apply_directions({w1[i].select(0, 0)}, {d[i].select(0, 0)}, options);
+        const auto rest = w1[i].size(0) - 1;
+        auto on_device = options;
+        on_device.lr = 99;
+        on_device.lr_tensor = at::full({}, 0.05);
+        apply_directions({w1[i].narrow(0, 1, rest)}, {d[i].narrow(0, 1, rest)}, on_device);
+        expect_close(w1[i], w[i], 1e-6, strategy.str());
+      }
+    }
+  }
+  StepOptions options;
+  auto bad = gaussian({4, 5, 6}, 1);
+  bad[0][0][0] = NAN;
+  const auto d = directions({gaussian({4, 5, 6}, 2), bad}, options);
+  EXPECT_EQ(first_nonfinite({d[0]}), -1);
+  EXPECT_TRUE(d[1].isnan().all().item<bool>());
+  expect_error<c10::ValueError>([&] { add_gradients({bad}, {bad[0]}, options); },
+                                "expected a gradient of shape [4, 5, 6] at index 0, got [5, 6]");
+  expect_error<c10::ValueError>([&] { apply_directions({bad}, {}, options); },
+                                "got 0 directions and 1 parameters");
+  expect_error<c10::TypeError>([&] { directions({bad.to(at::kLong)}, options); },
+                               "expected real floating-point momenta, got Long at index 0");
+}
+
+TEST(Step, CostIsOfTheChosenUnfolding) {
+  EXPECT_EQ(solving_cost({64, 32, 3, 3}, "balanced"), 96.0 * 96 * (192 + 96));
+  EXPECT_EQ(solving_cost({64, 32, 3, 3}, "online"), 96.0 * 96 * (192 + 96));
+  EXPECT_EQ(solving_cost({64, 32, 3, 3}, Modes{0}), 64.0 * 64 * (288 + 64));
+}
+
 TEST(Step, ScaleComesFromTheUnfoldedMatrix) {
   const Unfolding flat({64, 32, 3, 3}, {0}), balanced({64, 32, 3, 3}, {0, 2});
   EXPECT_DOUBLE_EQ(adjusted_scale(flat, "match_rms_adamw"), 0.2 * std::sqrt(288.0));

@@ -216,6 +216,44 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, d
                    found_inf});
 }
 
+void add_gradients(at::TensorList momenta, at::TensorList grads, double momentum, bool maximize) {
+  tensorion::StepOptions options;
+  options.momentum = momentum;
+  options.maximize = maximize;
+  tensorion::add_gradients(momenta, grads, options);
+}
+
+std::vector<Tensor> directions(at::TensorList targets, const std::string& unfolding, const std::string& polar,
+                               at::ArrayRef<double> ns_coefficients, int64_t ns_steps,
+                               const std::string& adjust_lr_fn) {
+  tensorion::StepOptions options;
+  options.unfolding = UnfoldingStrategy::parse(unfolding);
+  options.polar = {polar, coefficients(ns_coefficients), ns_steps};
+  options.adjust_lr_fn = adjust_lr_fn;
+  return tensorion::directions(targets, options);
+}
+
+std::vector<Tensor> directions_meta(at::TensorList targets, const std::string& /*unfolding*/,
+                                    const std::string& /*polar*/, at::ArrayRef<double> /*ns_coefficients*/,
+                                    int64_t /*ns_steps*/, const std::string& /*adjust_lr_fn*/) {
+  std::vector<Tensor> found;
+  for (const auto& target : targets) found.push_back(uninitialized(target));
+  return found;
+}
+
+void apply_directions(at::TensorList params, at::TensorList directions, double lr, double weight_decay,
+                      const OptionalTensor& lr_tensor) {
+  tensorion::StepOptions options;
+  options.lr = lr;
+  options.weight_decay = weight_decay;
+  options.lr_tensor = lr_tensor;
+  tensorion::apply_directions(params, directions, options);
+}
+
+double solving_cost(at::IntArrayRef shape, const std::string& unfolding) {
+  return tensorion::solving_cost(shape, UnfoldingStrategy::parse(unfolding));
+}
+
 void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
                 at::TensorList exp_avg_sqs, at::TensorList steps, double lr, double beta1, double beta2,
                 double eps, double weight_decay, bool maximize, const OptionalTensor& lr_tensor,
@@ -287,6 +325,14 @@ TORCH_LIBRARY(tensorion, m) {
       "float weight_decay, str unfolding, str polar, float[] ns_coefficients, int ns_steps, str "
       "adjust_lr_fn, "
       "bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
+  m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()");
+  m.def(
+      "directions(Tensor[] targets, *, str unfolding, str polar, float[] ns_coefficients, int ns_steps, str "
+      "adjust_lr_fn) -> Tensor[]");
+  m.def(
+      "apply_directions_(Tensor(a!)[] params, Tensor[] directions, *, float lr, float weight_decay, Tensor? "
+      "lr_tensor=None) -> ()");
+  m.def("solving_cost(int[] shape, str unfolding) -> float", solving_cost);
   m.def(
       "adamw_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
       "Tensor(d!)[] steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool "
@@ -310,6 +356,9 @@ TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {
   m.impl("spectral_norm", spectral_norm);
   m.impl("conv_norm", conv_norm);
   m.impl("step_", step);
+  m.impl("add_gradients_", add_gradients);
+  m.impl("directions", directions);
+  m.impl("apply_directions_", apply_directions);
   m.impl("adamw_step_", adamw_step);
   m.impl("sgd_step_", sgd_step);
   m.impl("first_nonfinite", first_nonfinite);
@@ -324,7 +373,8 @@ TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
   m.impl("relaxed_norm", relaxed_norm_meta);
   m.impl("spectral_norm", spectral_norm_meta);
   m.impl("conv_norm", conv_norm_meta);
-  for (const auto* name : {"step_", "adamw_step_", "sgd_step_"}) {
+  m.impl("directions", directions_meta);
+  for (const auto* name : {"step_", "add_gradients_", "apply_directions_", "adamw_step_", "sgd_step_"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&nothing>());
   }
   m.impl("first_nonfinite", first_nonfinite_meta);
@@ -332,8 +382,9 @@ TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
 }
 
 TORCH_LIBRARY_IMPL(tensorion, Autograd, m) {
-  for (const auto* name : {"polar", "lmo", "relaxed_norm", "spectral_norm", "conv_norm", "step_",
-                           "adamw_step_", "sgd_step_", "first_nonfinite", "any_nonfinite"}) {
+  for (const auto* name :
+       {"polar", "lmo", "relaxed_norm", "spectral_norm", "conv_norm", "step_", "add_gradients_", "directions",
+        "apply_directions_", "adamw_step_", "sgd_step_", "first_nonfinite", "any_nonfinite"}) {
     m.impl(name, torch::CppFunction::makeFallthrough());
   }
 }

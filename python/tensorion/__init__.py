@@ -7,6 +7,7 @@ from ._lmo import LmoResult, lmo
 from ._norms import conv_norm, dual_norm, nuclear_norm, relaxed_norm, spectral_norm
 from ._optimizer import Tensorion
 from ._param_groups import describe, param_groups
+from ._plan import Plan, plan
 from ._polar import polar
 from ._scratch import release_scratch
 from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
@@ -18,6 +19,7 @@ cmake_prefix_path = str(_library.PACKAGE)
 
 __all__ = [
     "LmoResult",
+    "Plan",
     "Tensorion",
     "balanced_unfolding",
     "cmake_prefix_path",
@@ -28,6 +30,7 @@ __all__ = [
     "lmo",
     "nuclear_norm",
     "param_groups",
+    "plan",
     "polar",
     "relaxed_norm",
     "release_scratch",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from . import _options
+from . import _grid, _options
 from ._unfolding import effective_order
 
 
@@ -48,6 +48,13 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
                 f"[tensorion.Tensorion] expected Tensors, got {type(param).__name__} as parameter {index} of "
                 f"group {number}"
             )
+        # As torch.distributed.fsdp marks the parameters that it has flattened, and itself tells them by.
+        if getattr(param, "_fsdp_flattened", False):
+            raise ValueError(
+                f"[tensorion.Tensorion] parameter {index} of group {number} is part of a flat parameter of "
+                "FullyShardedDataParallel, which keeps no tensor's shape: use FSDP2, "
+                "torch.distributed.fsdp.fully_shard, instead"
+            )
         if is_lazy(param):
             raise ValueError(
                 f"[tensorion.Tensorion] parameter {index} of group {number} has no shape yet: run its lazy "
@@ -68,7 +75,11 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
 
 
 def split(
-    group: dict[str, Any], number: int, defaults: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
+    group: dict[str, Any],
+    number: int,
+    defaults: Mapping[str, Any],
+    others: Sequence[Mapping[str, Any]],
+    process_group: Any,
 ) -> list[dict[str, Any]]:
     """A normalized group in up to two: by effective order, unless it names its algorithm.
 
@@ -78,8 +89,10 @@ def split(
     own_labels = labels(number, group)
     given = {key: value for key, value in group.items() if key not in ("params", "param_names")}
     options = _options.checked(given, defaults)
+    with torch.no_grad():
+        pieces = [_grid.local(param) for param in params + [param for other in others for param in other["params"]]]
     torch.ops.tensorion.check_parameters(
-        params + [param for other in others for param in other["params"]],
+        pieces,
         own_labels + [f"the optimizer's {label}" for i, other in enumerate(others) for label in labels(i, other)],
     )
     members: dict[str, list[int]] = {}  # of each algorithm, tensorion first
@@ -94,6 +107,7 @@ def split(
             )
         if algorithm == "tensorion":
             _check_unfolding(param, label, options)
+            _check_place(param, label, process_group)
         members.setdefault(algorithm, []).append(index)
     parts = []
     for algorithm in sorted(members, key=lambda name: name != "tensorion"):
@@ -114,6 +128,14 @@ def _check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> N
         ) from None
 
 
+def _check_place(param: Tensor, label: str, process_group: Any) -> None:
+    try:
+        with torch.no_grad():
+            _grid.place(param, process_group)
+    except ValueError as error:
+        raise ValueError(f"[tensorion.Tensorion] {label}: {error}") from None
+
+
 def check_gradients(group: Mapping[str, Any], number: int) -> None:
     """Raise where a gradient is not like its parameter."""
     for index, param in enumerate(group["params"]):
@@ -129,4 +151,13 @@ def check_gradients(group: Mapping[str, Any], number: int) -> None:
                 f"[tensorion.Tensorion] expected a gradient like {labels(number, group)[index]} "
                 f"({param.dtype} on {param.device}), got shape {list(grad.shape)}, {grad.dtype} on "
                 f"{grad.device}"
+            )
+        if _grid.is_dtensor(param) and (
+            not _grid.is_dtensor(grad)
+            or grad.device_mesh != param.device_mesh  # type: ignore[attr-defined]
+            or grad.placements != param.placements  # type: ignore[attr-defined]
+        ):
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a gradient placed as {labels(number, group)[index]} "
+                f"({_grid.describe(param)}), got {_grid.describe(grad)}"
             )

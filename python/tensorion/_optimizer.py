@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, overload
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _arguments, _groups, _options, _state
+from . import _arguments, _exchange, _grid, _groups, _options, _state, _verdict
 
 #: The options that the operator of each algorithm takes by name.
 _ARGUMENTS = {
@@ -72,6 +73,10 @@ class Tensorion(Optimizer):
             all is changed; "skip": the step is left out and counted in `skipped_steps`, without a
             synchronization; "ignore": parameters become NaN.
         maximize: ascend instead of descend.
+        process_group: a `torch.distributed` group whose ranks hold the same tensors, as with
+            `DistributedDataParallel`: each rank solves for some of them, and gets the updates of all. None:
+            every rank does all the work. DTensors, as `fully_shard` makes them, bring their own mesh. A copy
+            or a pickle of the optimizer does not keep the group.
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class Tensorion(Optimizer):
         fallback_momentum: float = 0.9,
         nonfinite: str = "error",
         maximize: bool = False,
+        process_group: "dist.ProcessGroup | None" = None,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -118,6 +124,7 @@ class Tensorion(Optimizer):
             "maximize": maximize,
         }
         _options.checked({}, defaults)
+        self._process_group = _grid.checked_group(process_group)
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
         super().__init__(params, defaults)
@@ -130,10 +137,15 @@ class Tensorion(Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_groups_given": self._groups_given, "_skipped": self._skipped}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        # Connections to other processes cannot be copied.
+        self.__dict__.setdefault("_process_group", None)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, split by effective order unless it names its "algorithm". All of it or nothing."""
         group = _groups.normalized(param_group, self._groups_given)
-        parts = _groups.split(group, self._groups_given, self.defaults, self.param_groups)
+        parts = _groups.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
         count = len(self.param_groups)
         try:
             for part in parts:
@@ -165,56 +177,56 @@ class Tensorion(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         # Everything is looked at before anything changes.
-        options = [_options.checked(group, self.defaults) for group in self.param_groups]
-        for number, group in enumerate(self.param_groups):
-            _groups.check_gradients(group, number)
-        self._refuse_nonfinite()
-        found_inf = self._find_nonfinite()
-        if found_inf is not None and found_inf.device.type == "cpu":
-            if found_inf.item():
-                return loss
-            found_inf = None
+        options, found_inf = _verdict.reach(self.param_groups, self.defaults, self._process_group)
+        if found_inf is not None:
+            self._skipped = found_inf if self._skipped is None else self._skipped + found_inf.to(self._skipped.device)
+            if found_inf.device.type == "cpu":
+                if found_inf.item():
+                    return loss
+                found_inf = None
+        shared: list[_exchange.Task] = []
         for group, values in zip(self.param_groups, options, strict=True):
             params = [param for param in group["params"] if param.grad is not None]
             if params:
-                self._update(params, values, found_inf)
+                shared += self._update(params, values, found_inf)
+        if shared:
+            _exchange.run(shared)
         return loss
 
-    def _gradients(self, nonfinite: str) -> list[tuple[Tensor, int, int]]:
-        """The gradients of the groups with this policy, each with its group and its place there."""
+    def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> list[_exchange.Task]:
+        """Update the parameters that this process has to itself, and the momenta of the others: the result."""
+        algorithm = options["algorithm"]
+        for param in params:
+            _state.initialize(self.state[param], param, algorithm)
+        tasks = []
+        if algorithm == "tensorion":
+            places = [_grid.place(param, self._process_group) for param in params]
+            shared = [(param, place) for param, place in zip(params, places, strict=True) if place is not None]
+            params = [param for param, place in zip(params, places, strict=True) if place is None]
+            if shared:
+                tasks = self._accumulate(shared, options)
+        if params:
+            self._call(params, options, found_inf)
+        return tasks
+
+    def _accumulate(self, shared: list[tuple[Tensor, _grid.Place]], options: dict[str, Any]) -> list[_exchange.Task]:
+        grads = [_grid.local(param.grad) for param, _ in shared]
+        targets = [_grid.local(self.state[param]["momentum_buffer"]) for param, _ in shared]
+        arguments = {key: options[key] for key in ("momentum", "maximize")}
+        torch.ops.tensorion.add_gradients_(targets, grads, **arguments)
+        if options["nesterov"]:
+            targets = [target.clone() for target in targets]
+            torch.ops.tensorion.add_gradients_(targets, grads, **arguments)
         return [
-            (param.grad, number, index)
-            for number, group in enumerate(self.param_groups)
-            if group["nonfinite"] == nonfinite
-            for index, param in enumerate(group["params"])
-            if param.grad is not None
+            _exchange.Task(_grid.local(param), target, place, options)
+            for (param, place), target in zip(shared, targets, strict=True)
         ]
 
-    def _refuse_nonfinite(self) -> None:
-        watched = self._gradients("error")
-        if not watched:
-            return
-        bad = torch.ops.tensorion.first_nonfinite([grad for grad, _, _ in watched]).item()
-        if bad >= 0:
-            _, number, index = watched[bad]
-            label = _groups.labels(number, self.param_groups[number])[index]
-            raise ValueError(f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed")
-
-    def _find_nonfinite(self) -> Tensor | None:
-        """1 where this step is to be skipped, else 0, on the gradients' device; None where nobody asks."""
-        watched = self._gradients("skip")
-        if not watched:
-            return None
-        found = torch.ops.tensorion.any_nonfinite([grad for grad, _, _ in watched])
-        self._skipped = found if self._skipped is None else self._skipped + found.to(self._skipped.device)
-        return found
-
-    def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
+    def _call(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
+        """The operator of the algorithm, on what this process has of the parameters."""
         algorithm = options["algorithm"]
         states = [self.state[param] for param in params]
-        for param, state in zip(params, states, strict=True):
-            _state.initialize(state, param, algorithm)
-        lists = [[state[key] for state in states] for key in _state.KEYS[algorithm]]
+        lists = [[_grid.local(state[key]) for state in states] for key in _state.KEYS[algorithm]]
         arguments = {key: options[key] for key in _ARGUMENTS[algorithm]}
         if algorithm == "adamw":
             arguments["beta1"], arguments["beta2"] = options["fallback_betas"]
@@ -227,7 +239,13 @@ class Tensorion(Optimizer):
             "adamw": torch.ops.tensorion.adamw_step_,
             "sgd": torch.ops.tensorion.sgd_step_,
         }
-        operators[algorithm](params, [param.grad for param in params], *lists, **arguments, found_inf=found_inf)
+        operators[algorithm](
+            [_grid.local(param) for param in params],
+            [_grid.local(param.grad) for param in params],
+            *lists,
+            **arguments,
+            found_inf=found_inf,
+        )
 
     def state_dict(self) -> StateDict:
         """As torch's, with `"skipped_steps"` where a group skips steps that are not finite."""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _groups, _options
+from . import _grid, _groups, _options
 
 #: The state that each algorithm keeps, in the order of its operator's arguments.
 KEYS = {
@@ -71,3 +71,8 @@ def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label:
         if not isinstance(value, Tensor) or list(value.shape) != expected:
             got = list(value.shape) if isinstance(value, Tensor) else value
             raise ValueError(f"[tensorion.Tensorion] expected a {key} of shape {expected} for {label}, got {got}")
+        if key != "step" and _grid.is_dtensor(param) != _grid.is_dtensor(value):
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a {key} placed as {label} ({_grid.describe(param)}), got "
+                f"{_grid.describe(value)}: torch.distributed.checkpoint.state_dict converts between them"
+            )

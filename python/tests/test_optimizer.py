@@ -477,6 +477,14 @@ def test_operators():
             {**common, **extra, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
         )
         opcheck(torch.ops.tensorion.sgd_step_.default, (params, grads, a), {**common, **extra, "momentum": 0.9})
+    params, grads = lists((4, 3, 2), 2)
+    opcheck(torch.ops.tensorion.add_gradients_.default, (params, grads), {"momentum": 0.9, "maximize": True})
+    solving = {"unfolding": "(1,)", "polar": "svd", "ns_coefficients": [1.0, 2.0, 3.0], "ns_steps": 3}
+    opcheck(torch.ops.tensorion.directions.default, (params,), {**solving, "adjust_lr_fn": "original"})
+    for extra in ({}, {"lr_tensor": torch.tensor(0.1)}):
+        opcheck(
+            torch.ops.tensorion.apply_directions_.default, (params, grads), {"lr": 0.1, "weight_decay": 0.1, **extra}
+        )
     for operator in (torch.ops.tensorion.first_nonfinite, torch.ops.tensorion.any_nonfinite):
         opcheck(operator.default, (lists((3, 2), 1)[0],))
     good, bad = torch.ones(3), torch.tensor([1.0, float("nan")])

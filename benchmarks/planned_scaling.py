@@ -1,0 +1,94 @@
+"""What sharing the work of a step among ranks gains, by the plan: ResNet-50 and ViT-B on 1 to 1024 ranks.
+
+    python benchmarks/planned_scaling.py --out results/scaling
+
+writes scaling.png and scaling.csv. Costs are products of entries; messages are not counted. A tensor is solved by
+one rank, so that the costliest one is the limit.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+import tensorion
+
+RANKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
+Shapes = list[tuple[int, ...]]
+
+
+def resnet50() -> Shapes:
+    shapes, inputs = [(64, 3, 7, 7)], 64
+    for stage, count in enumerate([3, 4, 6, 3]):
+        width = 64 << stage
+        for block in range(count):
+            shapes += [(width, inputs, 1, 1), (width, width, 3, 3), (4 * width, width, 1, 1)]
+            if block == 0:
+                shapes.append((4 * width, inputs, 1, 1))
+            inputs = 4 * width
+    return [*shapes, (1000, 2048)]
+
+
+def vit_base() -> Shapes:
+    block = [(3 * 768, 768), (768, 768), (4 * 768, 768), (768, 4 * 768)]
+    return [(768, 3, 16, 16), (1, 197, 768), *12 * block, (1000, 768)]
+
+
+def of_order(shapes: Shapes, least: int) -> Shapes:
+    return [shape for shape in shapes if sum(size != 1 for size in shape) >= least]
+
+
+CASES = {
+    "ResNet-50, kernels": of_order(resnet50(), 3),
+    "ResNet-50, and matrices": of_order(resnet50(), 2),
+    "ViT-B, patch embedding": of_order(vit_base(), 3),
+    "ViT-B, and matrices": of_order(vit_base(), 2),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to")
+    folder = parser.parse_args().out
+
+    plans = {name: [tensorion.plan(shapes, ranks) for ranks in RANKS] for name, shapes in CASES.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "scaling.csv", "w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["case", "tensors", "ranks", "speedup", "imbalance"])
+        for name, sequence in plans.items():
+            for plan in sequence:
+                numbers = f"{plan.speedup:.3f}", f"{plan.imbalance:.3f}"
+                table.writerow([name, len(plan.shapes), plan.world_size, *numbers])
+    draw(plans, folder / "scaling.png")
+    for name, sequence in plans.items():
+        chosen = [plan for plan in sequence if plan.world_size in (8, 64, 1024)]
+        print(name, *(f"{plan.world_size}: {plan.speedup:.2f} ({plan.imbalance:.2f})" for plan in chosen), sep="  ")
+
+
+def draw(plans: dict[str, list[tensorion.Plan]], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
+    left.plot(RANKS, RANKS, color="0.7", linestyle="--", label="ideal")
+    for name, sequence in plans.items():
+        label = f"{name} ({len(sequence[0].shapes)})"
+        left.plot(RANKS, [plan.speedup for plan in sequence], marker="o", markersize=4, label=label)
+        right.plot(RANKS, [plan.imbalance for plan in sequence], marker="o", markersize=4, label=label)
+    left.set(title="Planned speed-up of a step", ylim=(0.8, 128))
+    right.set(title="Imbalance: the busiest rank over the mean")
+    for axes in (left, right):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log", base=2)
+        axes.set_xticks(RANKS, RANKS, fontsize=8)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("ranks")
+        axes.grid(alpha=0.3)
+    left.legend(fontsize=8, title="case (tensors)")
+    figure.savefig(file, dpi=120)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""One step of tensors that ranks share: each solves for some of them, and gets the directions of all.
+
+In each round of the plan, on a grid of ranks (`Grid`),
+
+    1. ranks of a row send the pieces of each momentum to the one that solves for it;
+    2. that rank puts them together, finds the direction, and sends its pieces back;
+    3. rows send each other what they found.
+
+Where tensors are not cut nothing is sent in 1 and 2, where there is one row nothing in 3. Messages travel while
+the next round is solved; all ranks start them in the same order.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ._grid import Grid, Place
+from ._plan import share
+
+_SOLVING = ("unfolding", "polar", "ns_coefficients", "ns_steps", "adjust_lr_fn")
+
+
+class Task(NamedTuple):
+    """A tensor to update."""
+
+    param: Tensor  # the piece on this rank
+    target: Tensor  # that of what the direction is of: the momentum, or Nesterov's
+    place: Place
+    options: Mapping[str, Any]  # of its param group, as operators take them
+
+
+def run(tasks: Sequence[Task]) -> None:
+    """Update the parameters. All ranks call it with their pieces of the same tensors, in the same order."""
+    # What travels in one message is of one type.
+    kinds: dict[tuple[Grid, torch.dtype, torch.device], list[Task]] = {}
+    for task in tasks:
+        kinds.setdefault((task.place.grid, task.target.dtype, task.target.device), []).append(task)
+    for (grid, _, _), alike in kinds.items():
+        shapes = tuple(task.place.shape for task in alike)
+        plan = share(shapes, tuple(task.options["unfolding"] for task in alike), grid.size)
+        waiting = [_round(grid, [[alike[i] for i in indices] for indices in members]) for members in plan.rounds]
+        active: list[Iterator[None]] = []
+        while waiting or active:
+            # The youngest first: it starts its messages before the others wait for theirs, and solve.
+            active = [steps for steps in [*waiting[:1], *active] if next(steps, steps) is None]
+            waiting = waiting[1:]
+
+
+def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
+    """One round, paused wherever messages are on their way. `by_rank`: who solves for which tensors."""
+    rows = [by_rank[row * grid.cols : (row + 1) * grid.cols] for row in range(grid.rows)]
+    columns = range(grid.cols)
+    row, mine = rows[grid.row], rows[grid.row][grid.col]
+    like = next(task.target for tasks in by_rank for task in tasks)
+
+    targets = [task.target for task in mine]
+    if grid.cols > 1:
+        received = _trade(
+            grid,
+            [[task.target for task in tasks] for tasks in row],
+            [[task.place.piece_numel(col) for task in mine] for col in columns],
+            like,
+        )
+        yield
+        targets = _joined(mine, received(), grid)
+    found = _solved(mine, targets)
+    del targets  # memory is given back as early as it can be
+    if grid.cols > 1:
+        received = _trade(
+            grid,
+            [[_piece(task.place, x, col) for task, x in zip(mine, found, strict=True)] for col in columns],
+            [[task.param.numel() for task in tasks] for tasks in row],
+            like,
+        )
+        del found
+        yield
+        found = received()
+    sizes = [sum(task.param.numel() for tasks in other for task in tasks) for other in rows]
+    all_pieces = like.new_empty(sum(sizes))
+    pieces = all_pieces.split(sizes)
+    torch.cat([like.new_empty(0), *(x.reshape(-1) for x in found)], out=pieces[grid.row])
+    del found
+    if grid.rows > 1:
+        works = [
+            dist.broadcast(piece, group=grid.along_col, group_src=number, async_op=True)
+            for number, piece in enumerate(pieces)
+            if piece.numel() > 0
+        ]
+        yield
+        for work in works:
+            work.wait()
+    _apply([task for tasks in by_rank for task in tasks], all_pieces)
+
+
+def _trade(
+    grid: Grid, sent: Sequence[Sequence[Tensor]], counts: Sequence[Sequence[int]], like: Tensor
+) -> Callable[[], list[Tensor]]:
+    """Start to send tensors to each column of the row, and to receive flat ones of `counts` entries from each.
+
+    The result waits for them.
+    """
+    outgoing = torch.cat([like.new_empty(0), *(x.reshape(-1) for tensors in sent for x in tensors)])
+    incoming = like.new_empty(sum(map(sum, counts)))
+    work = dist.all_to_all_single(
+        incoming,
+        outgoing,
+        [sum(column) for column in counts],
+        [sum(x.numel() for x in tensors) for tensors in sent],
+        group=grid.along_row,
+        async_op=True,
+    )
+
+    def received() -> list[Tensor]:
+        nonlocal incoming, outgoing
+        work.wait()
+        pieces = incoming.split([count for column in counts for count in column])
+        incoming = outgoing = like  # were needed until now
+        return list(pieces)
+
+    return received
+
+
+def _piece(place: Place, x: Tensor, col: int) -> Tensor:
+    return x.narrow(place.mode, *place.span(col))
+
+
+def _joined(tasks: Sequence[Task], pieces: Sequence[Tensor], grid: Grid) -> list[Tensor]:
+    """Whole tensors from flat pieces, which come by column, then by task."""
+    whole = [task.target.new_empty(task.place.shape) for task in tasks]
+    for index, piece in enumerate(pieces):
+        col, number = divmod(index, len(tasks))
+        place = tasks[number].place
+        _piece(place, whole[number], col).copy_(piece.view(place.piece_shape(col)))
+    return whole
+
+
+def _solved(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
+    """The directions of whole targets. Those of a param group are found side by side."""
+    directions = list(targets)
+    for options, members in _by_group(tasks):
+        found = torch.ops.tensorion.directions([targets[i] for i in members], **{key: options[key] for key in _SOLVING})
+        for i, x in zip(members, found, strict=True):
+            directions[i] = x
+    return directions
+
+
+def _apply(tasks: Sequence[Task], pieces: Tensor) -> None:
+    """The update, with this rank's pieces of the directions one after the other."""
+    flat = pieces.split([task.param.numel() for task in tasks])
+    for options, members in _by_group(tasks):
+        on_device = isinstance(options["lr"], Tensor)
+        torch.ops.tensorion.apply_directions_(
+            [tasks[i].param for i in members],
+            [flat[i].view(tasks[i].param.shape) for i in members],
+            lr=0.0 if on_device else options["lr"],
+            weight_decay=options["weight_decay"],
+            lr_tensor=options["lr"] if on_device else None,
+        )
+
+
+def _by_group(tasks: Sequence[Task]) -> list[tuple[Mapping[str, Any], list[int]]]:
+    """The options of each param group among the tasks, with the indices of its tasks."""
+    groups: dict[int, tuple[Mapping[str, Any], list[int]]] = {}
+    for index, task in enumerate(tasks):
+        groups.setdefault(id(task.options), (task.options, []))[1].append(index)
+    return list(groups.values())

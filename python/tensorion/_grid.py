@@ -1,0 +1,126 @@
+"""Where a tensor lies: whole in this process, the same on several ranks, or cut into pieces among them."""
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class Grid(NamedTuple):
+    """Ranks in rows. Each row holds the whole tensor, in as many pieces as there are columns."""
+
+    rows: int
+    cols: int
+    row: int  # of this rank
+    col: int
+    along_row: Any  # the process group of the ranks with the other pieces; None where there are none
+    along_col: Any  # that of the ranks with the same piece
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.cols
+
+
+class Place(NamedTuple):
+    """Where a tensor lies: a grid, and the mode along which it is cut there (0 where it is not)."""
+
+    grid: Grid
+    shape: tuple[int, ...]
+    mode: int
+
+    def span(self, col: int) -> tuple[int, int]:
+        """The first index along the mode, and the number of indices, of the piece in a column."""
+        size = self.shape[self.mode]
+        length = -(-size // self.grid.cols)
+        first = min(col * length, size)
+        return first, min(length, size - first)
+
+    def piece_shape(self, col: int) -> tuple[int, ...]:
+        return (*self.shape[: self.mode], self.span(col)[1], *self.shape[self.mode + 1 :])
+
+    def piece_numel(self, col: int) -> int:
+        return prod(self.piece_shape(col))
+
+
+def is_dtensor(tensor: Tensor) -> bool:
+    return hasattr(tensor, "device_mesh")
+
+
+def describe(tensor: Tensor) -> str:
+    if not is_dtensor(tensor):
+        return "a plain tensor"
+    return f"{tensor.placements} on {tensor.device_mesh}"  # type: ignore[attr-defined]
+
+
+def local(tensor: Tensor) -> Tensor:
+    """The piece in this process. Writing to it writes to the tensor."""
+    return tensor.to_local() if is_dtensor(tensor) else tensor  # type: ignore[operator]
+
+
+def place(param: Tensor, process_group: Any) -> Place | None:
+    """Where the parameter lies among ranks; None where this process has it to itself.
+
+    Raises where it is cut along more than one dimension of its mesh.
+    """
+    if not is_dtensor(param):
+        size = 1 if process_group is None else process_group.size()
+        if size == 1:
+            return None
+        return Place(Grid(size, 1, process_group.rank(), 0, None, process_group), tuple(param.shape), 0)
+    mesh, placements = param.device_mesh, param.placements  # type: ignore[attr-defined]
+    # Dimensions of one rank divide nothing.
+    wide = [dimension for dimension in range(mesh.ndim) if mesh.size(dimension) > 1]
+    cuts = [dimension for dimension in wide if placements[dimension].is_shard()]
+    copies = [dimension for dimension in wide if placements[dimension].is_replicate()]
+    if len(cuts) > 1 or len(copies) > 1 or len(cuts) + len(copies) < len(wide):
+        raise ValueError(
+            "expected a DTensor that is sharded over at most one dimension of its mesh and replicated over at most "
+            f"one, as fully_shard makes them, got {placements}"
+        )
+    if not wide:
+        return None
+    rows, row, along_col = _dimension(mesh, copies)
+    cols, col, along_row = _dimension(mesh, cuts)
+    mode = placements[cuts[0]].dim % param.dim() if cuts else 0
+    found = Place(Grid(rows, cols, row, col, along_row, along_col), tuple(param.shape), mode)
+    expected, got = found.piece_shape(col), tuple(local(param).shape)
+    if got != expected:
+        raise ValueError(f"expected a piece of shape {list(expected)} on this rank, got {list(got)}")
+    return found
+
+
+def _dimension(mesh: Any, dimensions: list[int]) -> tuple[int, int, Any]:
+    if not dimensions:
+        return 1, 0, None
+    return mesh.size(dimensions[0]), mesh.get_local_rank(dimensions[0]), mesh.get_group(dimensions[0])
+
+
+def process_groups(groups: Iterable[Mapping[str, Any]], process_group: Any) -> list[tuple[Any, torch.device]]:
+    """All process groups that a step of these param groups talks in, small before large, each with a device.
+
+    What is agreed on in one after the other is agreed on among all ranks of the largest mesh.
+    """
+    found: dict[Any, tuple[int, torch.device]] = {}
+    for param in (param for group in groups for param in group["params"]):
+        if is_dtensor(param):
+            mesh = param.device_mesh
+            for dimension in range(mesh.ndim):
+                if mesh.size(dimension) > 1:
+                    found.setdefault(mesh.get_group(dimension), (mesh.size(), param.device))
+        elif process_group is not None and process_group.size() > 1:
+            found.setdefault(process_group, (process_group.size(), param.device))
+    return [(group, device) for group, (_, device) in sorted(found.items(), key=lambda entry: entry[1][0])]
+
+
+def checked_group(process_group: Any) -> Any:
+    """The process group, which must be one that this rank belongs to, or None."""
+    if process_group is None:
+        return None
+    if dist.is_available() and isinstance(process_group, dist.ProcessGroup):
+        return process_group
+    if dist.is_available() and process_group == dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("[tensorion.Tensorion] process_group must be one that this rank belongs to")
+    raise TypeError(f"[tensorion.Tensorion] process_group must be a ProcessGroup or None, got {process_group!r}")
