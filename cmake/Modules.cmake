@@ -31,13 +31,13 @@ function(tensorion_view variable name)
   set(${variable} ${view} PARENT_SCOPE)
 endfunction()
 
-# Precompiled headers: ATen costs ten seconds a file without them. Where TENSORION_PRECOMPILED is "torch", those
-# of torch's modules and optimizers too, which take twice as long to load.
+# Precompiled headers: ATen costs ten seconds a file without them. Where TENSORION_PRECOMPILED is "torch", torch's
+# optimizers too, which take twice as long to load.
 function(tensorion_precompile target)
   set(headers <ATen/ATen.h>)
   set(name tensorion_pch)
   if(TENSORION_PRECOMPILED STREQUAL "torch")
-    list(APPEND headers <torch/nn.h> <torch/optim.h>)
+    list(APPEND headers <torch/optim.h>)
     set(name tensorion_torch_pch)
   endif()
   if(NOT TARGET ${name})

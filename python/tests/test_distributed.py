@@ -642,10 +642,17 @@ def test_torchrun_goes_on_from_the_checkpoint_exactly(tmp_path):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
     command += [tmp_path / "killed.py", EXAMPLES / "fsdp2.py", "--checkpoints", tmp_path / "parts", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
-    assert "exitcode: -9" in done.stderr
-    assert "goes on from step 8" in done.stdout
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as torchrun:
+        try:
+            stdout, stderr = torchrun.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            torchrun.terminate()  # it ends its workers, too
+            raise
+    assert torchrun.returncode == 0, stderr
+    assert "exitcode: -9" in stderr
+    assert "goes on from step 8" in stdout
     expected = state_of(tmp_path / "whole" / "000016", tmp_path / "expected.pt")
     state = state_of(tmp_path / "parts" / "000016", tmp_path / "state.pt")
     assert state["model"].keys() == expected["model"].keys()
