@@ -625,7 +625,7 @@ save, calls = dcp.save, 0
 def killed(*arguments, **options):
     global calls
     calls += 1
-    if calls == 3 and os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    if calls == 3 and os.environ["RANK"] == "1" and os.environ["LAUNCH"] == "0":
         os.kill(os.getpid(), signal.SIGKILL)
     return save(*arguments, **options)
 dcp.save = killed
@@ -639,20 +639,22 @@ def test_torchrun_goes_on_from_the_checkpoint_exactly(tmp_path):
     output = processes.run_program(2, EXAMPLES / "fsdp2.py", "--checkpoints", tmp_path / "whole", *options)[0]
     assert float(re.search(r"test accuracy ([\d.]+)", output)[1]) > 0.9
     (tmp_path / "killed.py").write_text(KILLED)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=0"]
     command += [tmp_path / "killed.py", EXAMPLES / "fsdp2.py", "--checkpoints", tmp_path / "parts", *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as torchrun:
-        try:
-            stdout, stderr = torchrun.communicate(timeout=300)
-        except subprocess.TimeoutExpired:
-            torchrun.terminate()  # it ends its workers, too
-            raise
-    assert torchrun.returncode == 0, stderr
-    assert "exitcode: -9" in stderr
-    assert "goes on from step 8" in stdout
+    outputs = []
+    for launch in (0, 1):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "LAUNCH": str(launch)}
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as torchrun:
+            try:
+                outputs.append(torchrun.communicate(timeout=120))
+            except subprocess.TimeoutExpired:
+                torchrun.terminate()  # it ends its workers, too
+                raise
+        assert torchrun.returncode == 1 - launch, outputs[launch][1]
+    assert "exitcode: -9" in outputs[0][1]
+    assert "goes on from step 8" in outputs[1][0]
     expected = state_of(tmp_path / "whole" / "000016", tmp_path / "expected.pt")
     state = state_of(tmp_path / "parts" / "000016", tmp_path / "state.pt")
     assert state["model"].keys() == expected["model"].keys()
