@@ -1,5 +1,6 @@
 """Trains a small network whose parameters and momenta are sharded by FSDP2, with checkpoints to go on from.
 
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1    # or restarts may find the addresses of processes that died
     torchrun --nproc-per-node 2 --max-restarts 3 fsdp2.py --checkpoints FOLDER
 
 Started again, by you or by torchrun after a process died, it goes on from the last checkpoint, with as many
