@@ -536,3 +536,15 @@ def test_steady_state_makes_no_new_state():
     assert {key: value.data_ptr() for s in optimizer.state.values() for key, value in s.items()} == before
     assert sorted(optimizer.state[params[0]]) == ["momentum_buffer"]
     assert sorted(optimizer.state[params[1]]) == ["exp_avg", "exp_avg_sq", "step"]
+
+
+def test_a_step_allocates_nothing_large_once_it_has_run():
+    param = torch.nn.Parameter(torch.randn(96, 96, 3, 3))
+    param.grad = torch.randn_like(param)
+    optimizer = Tensorion([param])
+    for _ in range(2):  # the first learns how much is needed
+        optimizer.step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        optimizer.step()
+    allocated = sum(max(0, event.self_cpu_memory_usage) for event in profiler.key_averages())
+    assert allocated < param.numel()  # bytes: a quarter of the unfolding, of which it needs several
