@@ -8,155 +8,17 @@ bf16, which Muon ships with, is a hundred times slower on most CPUs. `floor` is 
 """
 
 import argparse
-import importlib.util
 import json
-import math
-import sys
-import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from contestants import LR, Step, contestants, modes_of, ours, plain_newton_schulz, published
 from measure import alternate, gemm_rate, quality, work
 from workloads import NETWORKS, SPECTRA, momenta, pictures, resnet18
 
 import tensorion
-
-MUON = (3.4445, -4.7750, 2.0315)
-LR = 1e-3
-Step = Callable[[], None]
-
-
-def plain_newton_schulz(matrix: torch.Tensor, rows: list[tuple[float, float, float]]) -> torch.Tensor:
-    """Newton-Schulz as published, by full products."""
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if tall else matrix
-    x = x / x.norm()
-    for a, b, c in rows:
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
-
-
-def published(name: str, steps: int) -> list[tuple[float, ...]]:
-    values = torch.ops.tensorion.named_coefficients(name)
-    rows = [tuple(values[i : i + 3]) for i in range(0, len(values), 3)]
-    return [rows[min(i, len(rows) - 1)] for i in range(steps)]
-
-
-def modes_of(shape: tuple[int, ...], unfolding: str) -> tuple[int, ...]:
-    return (0,) if unfolding == "flattened" else tensorion.balanced_unfolding(shape)
-
-
-def ours(params: list[torch.Tensor], unfolding: str, **options) -> Step:
-    choice = (0,) if unfolding == "flattened" else unfolding
-    return tensorion.Tensorion(params, lr=LR, weight_decay=0.0, unfolding=choice, **options).step
-
-
-def plain(params: list[torch.Tensor], unfolding: str) -> Step:
-    """A Muon in fp32 with a choice of unfolding, as short as it can be."""
-    buffers = [torch.zeros_like(param) for param in params]
-
-    @torch.no_grad()
-    def step() -> None:
-        for param, buffer in zip(params, buffers, strict=True):
-            buffer.mul_(0.95).add_(param.grad)
-            modes = modes_of(tuple(param.shape), unfolding)
-            matrix = tensorion.unfold(buffer, modes)
-            update = tensorion.fold(plain_newton_schulz(matrix, [MUON] * 5), modes, param.shape)
-            param.add_(update, alpha=-LR * 0.2 * math.sqrt(max(matrix.shape)))
-
-    return step
-
-
-def gram_newton_schulz(params: list[torch.Tensor]) -> Step:
-    """gram-newton-schulz by its torch path, on flattened kernels."""
-    from gram_newton_schulz import GramNewtonSchulz
-
-    solve = GramNewtonSchulz(ns_use_kernels=False, compile_kwargs=None)
-    buffers = [torch.zeros_like(param) for param in params]
-
-    @torch.no_grad()
-    def step() -> None:
-        for param, buffer in zip(params, buffers, strict=True):
-            buffer.mul_(0.95).add_(param.grad)
-            param.add_(solve(buffer.flatten(1)).view_as(param), alpha=-LR)
-
-    return step
-
-
-def torch_muon(params: list[torch.Tensor]) -> Step:
-    """torch.optim.Muon takes matrices only: on flattened kernels, as shipped (bf16)."""
-    flat = [param.detach().flatten(1).requires_grad_() for param in params]
-    for view, param in zip(flat, params, strict=True):
-        view.grad = param.grad.flatten(1)
-    return torch.optim.Muon(flat, lr=LR, weight_decay=0.0).step
-
-
-def timm_muon(params: list[torch.Tensor]) -> Step:
-    # timm itself imports torchvision, which this module does not need: it is imported without the packages around it.
-    if "timm" not in sys.modules:
-        spec = importlib.util.find_spec("timm")
-        if spec is None:
-            raise ModuleNotFoundError("No module named 'timm'")
-        folder = Path(spec.submodule_search_locations[0])
-        for name, path in (("timm", folder), ("timm.optim", folder / "optim")):
-            sys.modules[name] = types.ModuleType(name)
-            sys.modules[name].__path__ = [str(path)]
-    from timm.optim.muon import Muon
-
-    return Muon(params, lr=LR, weight_decay=0.0).step
-
-
-def heavyball_muon(params: list[torch.Tensor]) -> Step:
-    import heavyball
-
-    heavyball.utils.compile_mode = None
-    optimizer = heavyball.Muon(params, lr=LR, weight_decay=0.0)
-    grads = [param.grad for param in params]
-
-    def step() -> None:
-        # It takes the gradients away.
-        for param, grad in zip(params, grads, strict=True):
-            param.grad = grad
-        optimizer.step()
-        for param, grad in zip(params, grads, strict=True):
-            param.grad = grad
-
-    return step
-
-
-def pytorch_optimizer_muon(params: list[torch.Tensor]) -> Step:
-    import pytorch_optimizer
-
-    groups = [{"params": [param.detach().flatten(1).requires_grad_() for param in params], "use_muon": True}]
-    for view, param in zip(groups[0]["params"], params, strict=True):
-        view.grad = param.grad.flatten(1)
-    return pytorch_optimizer.Muon(groups, lr=LR, weight_decay=0.0).step
-
-
-def contestants(quick: bool) -> dict[str, tuple[str, Callable[[list[torch.Tensor]], Step]]]:
-    """Name to the unfolding it works on and what makes its step."""
-    entries: dict[str, tuple[str, Callable]] = {}
-    for unfolding in ("balanced", "flattened"):
-        entries[f"plain {unfolding}"] = (unfolding, lambda p, u=unfolding: plain(p, u))
-        entries[f"tensorion {unfolding}"] = (unfolding, lambda p, u=unfolding: ours(p, u))
-        for name in ("muon", "polar_express") if quick else ("muon", "polar_express", "cans"):
-            entries[f"newton_schulz {name} {unfolding}"] = (
-                unfolding,
-                lambda p, u=unfolding, n=name: ours(p, u, polar="newton_schulz", ns_coefficients=n),
-            )
-        if not quick:
-            entries[f"svd {unfolding}"] = (unfolding, lambda p, u=unfolding: ours(p, u, polar="svd"))
-    entries["tensorion online"] = ("online", lambda p: ours(p, "online"))
-    if not quick:
-        entries["gram-newton-schulz"] = ("flattened", gram_newton_schulz)
-        entries["torch.optim.Muon"] = ("flattened", torch_muon)
-        entries["timm Muon"] = ("flattened", timm_muon)
-        entries["heavyball Muon"] = ("flattened", heavyball_muon)
-        entries["pytorch-optimizer Muon"] = ("flattened", pytorch_optimizer_muon)
-    return entries
 
 
 @dataclass
@@ -274,7 +136,28 @@ def square_and_wide(rounds: int) -> list[dict]:
     return results
 
 
-def targets(rows: list[Row], matrices: list[dict]) -> dict[str, dict]:
+def overhead(spectrum: str, rounds: int) -> float:
+    """The part of a balanced step of ResNet-18 that is not its polar factors: momentum, copies into the unfoldings and
+    back, decay and update, by the same functions."""
+    params = make_params("resnet18", spectrum)
+    grads, buffers = [param.grad for param in params], [torch.zeros_like(param) for param in params]
+    modes = [tensorion.balanced_unfolding(param.shape) for param in params]
+    matrices = [tensorion.unfold(grad, m).contiguous() for grad, m in zip(grads, modes, strict=True)]
+    ops = torch.ops.tensorion
+
+    @torch.no_grad()
+    def all_but_polar() -> None:
+        ops.add_gradients_(buffers, grads, momentum=0.95, maximize=False)
+        for matrix, buffer, m in zip(matrices, buffers, modes, strict=True):
+            matrix.copy_(tensorion.unfold(buffer, m))
+        directions = [tensorion.fold(a, m, p.shape) for a, m, p in zip(matrices, modes, params, strict=True)]
+        ops.apply_directions_(params, directions, lr=LR, weight_decay=0.0)
+
+    times = alternate({"rest": all_but_polar, "step": ours(make_params("resnet18", spectrum), "balanced")}, rounds)
+    return times["rest"] / times["step"]
+
+
+def targets(rows: list[Row], matrices: list[dict], rounds: int) -> dict[str, dict]:
     """The ratios that the project holds itself to, on ResNet-18."""
     found = {}
     for spectrum in SPECTRA:
@@ -293,6 +176,7 @@ def targets(rows: list[Row], matrices: list[dict]) -> dict[str, dict]:
             "GEMM-only product flops / plain": [express.product_gflop / plain_row.product_gflop, 0.70],
             "GEMM-only q above plain by": [express.quality_mean - plain_row.quality_mean, 0.0],
             "extra memory / largest unfolding": [default.extra_memory, 5.0],
+            "all but the polar factors, of a step": [overhead(spectrum, rounds), 0.10],
         }
     for aspect, most in ((1, 0.80), (4, 0.55), (9, 0.45)):
         ratios = [m["ratio"] for m in matrices if m["shape"][1] == aspect * m["shape"][0]]
@@ -341,9 +225,34 @@ def print_rows(rows: list[Row]) -> None:
         )
 
 
+def plot(rows: list[Row], threads: int, path: Path) -> None:
+    """A panel for each network and kind of momenta: up and to the left is better."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    panels = list(dict.fromkeys((row.network, row.spectrum) for row in rows))
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(7 * len(panels), 5), squeeze=False, constrained_layout=True)
+    figure.suptitle(f"A step: time against quality, {threads} threads")
+    for axis, (network, spectrum) in zip(axes[0], panels, strict=True):
+        shown = [row for row in rows if (row.network, row.spectrum) == (network, spectrum)]
+        for number, row in enumerate(shown):
+            marker = "*" if row.contestant.startswith("tensorion") else "o"
+            color = pyplot.get_cmap("tab20")(number % 20)
+            label = f"{row.contestant}: {1e3 * row.seconds:.0f} ms"
+            axis.semilogx(1e3 * row.seconds, row.quality_mean, marker, color=color, markersize=11, label=label)
+        axis.axhline(0.97, color="gray", linestyle=":")
+        axis.set(xlabel="milliseconds of a step", ylabel=r"mean quality $q$", title=f"{network}, {spectrum} momenta")
+        axis.grid(True, which="both", alpha=0.3)
+        axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write all rows and ratios to this file")
+    parser.add_argument("--plot", type=Path, help="write a picture, time against quality, to this file")
     parser.add_argument("--quick", action="store_true", help="ResNet-18 and a patch embedding, without slow peers")
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), help="these only")
     parser.add_argument("--spectra", nargs="+", choices=SPECTRA, help="these only")
@@ -355,20 +264,23 @@ def main() -> None:
     print(f"{arguments.threads} threads, large matrix products at {rate / 1e9:.0f} GFLOP/s")
     networks = ["resnet18", "vit_base_patch_embedding"] if arguments.quick else list(NETWORKS)
     networks = arguments.networks or networks
+    rounds = 3 if arguments.quick else arguments.rounds
     rows, judge = [], Judge()
     for network in networks:
         for spectrum in arguments.spectra or spectra(network, arguments.quick):
-            found = run(network, spectrum, arguments.quick, 3 if arguments.quick else arguments.rounds, rate, judge)
+            found = run(network, spectrum, arguments.quick, rounds, rate, judge)
             print_rows(found)
             rows += found
-    matrices = square_and_wide(3 if arguments.quick else arguments.rounds)
-    ratios = targets(rows, matrices)
+    matrices = square_and_wide(rounds)
+    ratios = targets(rows, matrices, rounds)
     if not arguments.quick:
-        ratios["training, batch 128"] = {"Tensorion / SGD": [training_ratio(arguments.rounds), 1.6]}
+        ratios["training, batch 128"] = {"Tensorion / SGD": [training_ratio(rounds), 1.6]}
     print("\nratios: measured (to reach)")
     for group, entries in ratios.items():
         for name, (value, most) in entries.items():
             print(f"  {group:<28}{name:<40}{value:>7.3f}  ({most})")
+    if arguments.plot:
+        plot(rows, arguments.threads, arguments.plot)
     if arguments.json:
         result = {
             "threads": arguments.threads,

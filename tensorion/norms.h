@@ -47,6 +47,9 @@ NormBounds relaxed_norm(const at::Tensor& x, double tol = 1e-3);
 // higher-order power method. Above: relaxed_norm. The two need not meet.
 NormBounds spectral_norm(const at::Tensor& x, int64_t restarts = 32);
 
+// The lower bound alone, converged to about 1e-5: for large tensors, whose upper bound takes long.
+double spectral_norm_from_below(const at::Tensor& x, int64_t restarts = 32);
+
 // ||T||_2 of the convolution x -> y of stride 1 on inputs of `input_size`,
 //   y[o, p] = sum_{c, k} kernel[o, c, k] x[c, p + k - (size - 1) / 2],
 // for a kernel (c_out, c_in, size...) with one to three spatial modes. The

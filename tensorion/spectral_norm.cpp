@@ -2,7 +2,9 @@
 // all factors but one fixed, the best u_k is the contraction of x with the
 // others, normalized; the value <x, u_1 (x) ... (x) u_d> never falls.
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@ constexpr uint64_t kSeed = 0;
 
 // All starts run until none gains more than this in a sweep, then the best one.
 constexpr double kRaceGain = 1e-6;
+constexpr double kGainFromBelow = 1e-5;
 constexpr int64_t kRaceSweeps = 200;
 constexpr double kPolishGain = 1e-14;
 constexpr int64_t kPolishSweeps = 2000;
@@ -26,18 +29,26 @@ constexpr int64_t kPolishSweeps = 2000;
 // Row i of factor k is the vector u_k of start i.
 using Factors = std::vector<at::Tensor>;
 
-// For every start, x contracted with all its vectors but that of `mode`.
+// For every start, x contracted with all its vectors but that of `mode`: the largest modes first, each of which
+// leaves the least for the next.
 at::Tensor contract(const at::Tensor& x, const Factors& factors, int64_t mode) {
-  std::string equation;
-  for (int64_t k = 0; k < x.dim(); ++k) equation += static_cast<char>('a' + k);
-  std::vector<at::Tensor> operands{x};
+  std::vector<int64_t> others;
+  std::string left;
   for (int64_t k = 0; k < x.dim(); ++k) {
-    if (k == mode) continue;
-    equation += {',', 'z', static_cast<char>('a' + k)};
-    operands.push_back(factors[k]);
+    left += static_cast<char>('a' + k);
+    if (k != mode) others.push_back(k);
   }
-  equation += {'-', '>', 'z', static_cast<char>('a' + mode)};
-  return at::einsum(equation, operands);
+  std::stable_sort(others.begin(), others.end(), [&](int64_t a, int64_t b) { return x.size(a) > x.size(b); });
+  auto result = x;
+  for (const int64_t k : others) {
+    const auto letter = static_cast<char>('a' + k);
+    auto rest = left;
+    rest.erase(rest.find(letter), 1);
+    if (rest.front() != 'z') rest.insert(rest.begin(), 'z');
+    result = at::einsum(c10::str(left, ",z", letter, "->", rest), {result, factors[k]});
+    left = rest;
+  }
+  return result;
 }
 
 // Sweeps over the modes until no value gains more than `gain`, relatively.
@@ -73,10 +84,14 @@ Factors starts(const at::Tensor& x, int64_t restarts) {
   return factors;
 }
 
+void check_restarts(int64_t restarts, const char* name) {
+  TORCH_CHECK_VALUE(restarts >= 1, "[tensorion.", name, "] restarts must be at least 1, got ", restarts);
+}
+
 }  // namespace
 
 NormBounds spectral_norm(const at::Tensor& x, int64_t restarts) {
-  TORCH_CHECK_VALUE(restarts >= 1, "[tensorion.spectral_norm] restarts must be at least 1, got ", restarts);
+  check_restarts(restarts, "spectral_norm");
   const auto input = norm_input(x, "spectral_norm");
   if (input.values.dim() <= 2) return relaxed_norm(x);
   const double upper = relaxed_norm(input.values, kRelaxationTolerance).upper;
@@ -87,6 +102,16 @@ NormBounds spectral_norm(const at::Tensor& x, int64_t restarts) {
   for (auto& factor : factors) factor = factor.narrow(0, best, 1);
   const auto value = power_method(input.values, factors, kPolishGain, kPolishSweeps).item<double>();
   return norm_bounds(input, value, upper);
+}
+
+double spectral_norm_from_below(const at::Tensor& x, int64_t restarts) {
+  check_restarts(restarts, "spectral_norm_from_below");
+  const auto input = norm_input(x, "spectral_norm_from_below");
+  if (input.values.dim() <= 2) return relaxed_norm(x).lower;
+  if (x.numel() == 0) return 0;
+  auto factors = starts(input.values, restarts);
+  const double value = power_method(input.values, factors, kGainFromBelow, kRaceSweeps).max().item<double>();
+  return norm_bounds(input, value, value).lower;
 }
 
 }  // namespace tensorion

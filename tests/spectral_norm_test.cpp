@@ -118,10 +118,29 @@ TEST(SpectralNorm, NoticesNeitherScaleNorDtypeNorLayout) {
   EXPECT_DOUBLE_EQ(spectral_norm(half).lower, spectral_norm(half.to(at::kDouble)).lower);
 }
 
+TEST(SpectralNorm, FromBelowIsALowerBound) {
+  const auto matrix = gaussian({7, 1, 11}, 1, at::kDouble);
+  const auto largest = at::linalg_svdvals(matrix.squeeze())[0].item<double>();
+  EXPECT_NEAR(spectral_norm_from_below(matrix), largest, 1e-12 * largest);
+  EXPECT_NEAR(spectral_norm_from_below(testing::matrix_product(3)), 1, 1e-4);
+  EXPECT_LE(spectral_norm_from_below(testing::matrix_product(3)), 1);
+  for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 4, 5}, {2, 0, 3}, {0}}) {
+    EXPECT_EQ(spectral_norm_from_below(at::zeros(shape)), 0);
+  }
+  for (uint64_t seed = 0; seed < 4; ++seed) {
+    const auto x = gaussian({6, 5, 3, 3}, seed, at::kDouble) * 1e30;
+    const auto bounds = spectral_norm(x);
+    EXPECT_LE(spectral_norm_from_below(x), bounds.lower * (1 + 1e-12));
+    EXPECT_GE(spectral_norm_from_below(x), bounds.lower * (1 - 1e-3));
+  }
+}
+
 TEST(SpectralNorm, BadRestarts) {
   for (const int64_t restarts : {0, -1}) {
     expect_error<c10::ValueError>([&] { spectral_norm(gaussian({2, 2, 2}, 1), restarts); },
                                   "[tensorion.spectral_norm] restarts must be at least 1, got ");
+    expect_error<c10::ValueError>([&] { spectral_norm_from_below(gaussian({2, 2, 2}, 1), restarts); },
+                                  "[tensorion.spectral_norm_from_below] restarts must be at least 1, got ");
   }
 }
 

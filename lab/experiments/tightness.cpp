@@ -7,7 +7,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lab/experiments/power_method.h"
 #include "lab/text.h"
 #include "tensorion/norms.h"
 #include "tensorion/polar.h"

@@ -33,6 +33,7 @@ std::string to_text(const TrainingState& state) {
                       {"samples", state.samples},
                       {"seconds", state.seconds},
                       {"optimizer_seconds", state.optimizer_seconds},
+                      {"data_seconds", state.data_seconds},
                       {"skipped_steps", state.skipped_steps},
                       {"history", std::move(history)}}
       .dump();
@@ -47,6 +48,7 @@ TrainingState from_text(const std::string& text) {
                       .samples = parsed.at("samples").get<int64_t>(),
                       .seconds = parsed.at("seconds").get<double>(),
                       .optimizer_seconds = parsed.at("optimizer_seconds").get<double>(),
+                      .data_seconds = parsed.value("data_seconds", 0.0),
                       .skipped_steps = parsed.at("skipped_steps").get<int64_t>()};
   for (const auto& epoch : parsed.at("history")) state.history.push_back(epoch_metrics_from_json(epoch));
   return state;

@@ -17,6 +17,12 @@ double number(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
+double sum(const std::vector<EpochMetrics>& epochs, double EpochMetrics::*quantity) {
+  double sum = 0;
+  for (const auto& epoch : epochs) sum += epoch.*quantity;
+  return sum;
+}
+
 ordered_json scores(const EpochMetrics* metrics) {
   if (metrics == nullptr) return nullptr;
   return {{"epoch", metrics->epoch},
@@ -44,17 +50,11 @@ const EpochMetrics* RunSummary::best_epoch() const {
   return best;
 }
 
-double RunSummary::seconds() const {
-  double sum = 0;
-  for (const auto& epoch : epochs) sum += epoch.seconds;
-  return sum;
-}
+double RunSummary::seconds() const { return sum(epochs, &EpochMetrics::seconds); }
 
-double RunSummary::optimizer_seconds() const {
-  double sum = 0;
-  for (const auto& epoch : epochs) sum += epoch.optimizer_seconds;
-  return sum;
-}
+double RunSummary::optimizer_seconds() const { return sum(epochs, &EpochMetrics::optimizer_seconds); }
+
+double RunSummary::data_seconds() const { return sum(epochs, &EpochMetrics::data_seconds); }
 
 ordered_json to_json(const EpochMetrics& metrics) {
   return {{"epoch", metrics.epoch},
@@ -63,7 +63,8 @@ ordered_json to_json(const EpochMetrics& metrics) {
           {"test_loss", metrics.test_loss},
           {"test_accuracy", metrics.test_accuracy},
           {"seconds", metrics.seconds},
-          {"optimizer_seconds", metrics.optimizer_seconds}};
+          {"optimizer_seconds", metrics.optimizer_seconds},
+          {"data_seconds", metrics.data_seconds}};
 }
 
 EpochMetrics epoch_metrics_from_json(const json& json) {
@@ -73,7 +74,8 @@ EpochMetrics epoch_metrics_from_json(const json& json) {
           .test_loss = number(json.at("test_loss")),
           .test_accuracy = number(json.at("test_accuracy")),
           .seconds = number(json.at("seconds")),
-          .optimizer_seconds = number(json.at("optimizer_seconds"))};
+          .optimizer_seconds = number(json.at("optimizer_seconds")),
+          .data_seconds = json.value("data_seconds", 0.0)};
 }
 
 std::string metrics_lines(const RunIdentity& identity, const std::vector<EpochMetrics>& epochs) {
@@ -95,6 +97,7 @@ ordered_json to_json(const RunSummary& summary) {
   out["best"] = scores(summary.best_epoch());
   out["seconds"] = summary.seconds();
   out["optimizer_seconds"] = summary.optimizer_seconds();
+  out["data_seconds"] = summary.data_seconds();
   out["skipped_steps"] = summary.skipped_steps;
   out["parameters"] = summary.parameters;
   out["threads"] = summary.threads;

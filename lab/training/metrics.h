@@ -16,6 +16,7 @@ struct EpochMetrics {
   double test_accuracy = 0;      // in [0, 1]
   double seconds = 0;            // of training: without evaluation and checkpoints
   double optimizer_seconds = 0;  // the part of them inside the optimizer
+  double data_seconds = 0;       // and that spent waiting for a batch
 };
 
 // Which run the metrics are of.
@@ -41,6 +42,7 @@ struct RunSummary {
   const EpochMetrics* best_epoch() const;   // the first of those with the highest accuracy
   double seconds() const;                   // of all epochs
   double optimizer_seconds() const;
+  double data_seconds() const;
 };
 
 // Numbers that are not finite are null in JSON, and NaN when read back.

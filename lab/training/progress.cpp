@@ -11,6 +11,7 @@ namespace {
 constexpr std::chrono::milliseconds kRedraw{100};
 constexpr std::chrono::seconds kPlainLine{30};
 constexpr int64_t kBarWidth = 20;
+constexpr double kWorthTelling = 5;  // percent of the time
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
@@ -41,11 +42,13 @@ std::string progress_line(const Trainer& trainer, double seconds_left) {
 }
 
 std::string epoch_line(const EpochMetrics& metrics, int64_t epochs) {
+  const double waiting = percent(metrics.data_seconds, metrics.seconds);
   return format(
       "epoch %ld/%ld  lr %.3g  train loss %.4f  test loss %.4f  accuracy %.2f %%  %s, %.0f %% in the "
-      "optimizer",
+      "optimizer%s",
       metrics.epoch, epochs, metrics.lr, metrics.train_loss, metrics.test_loss, 100 * metrics.test_accuracy,
-      duration(metrics.seconds).c_str(), percent(metrics.optimizer_seconds, metrics.seconds));
+      duration(metrics.seconds).c_str(), percent(metrics.optimizer_seconds, metrics.seconds),
+      waiting < kWorthTelling ? "" : format(", %.0f %% waiting for data (--workers)", waiting).c_str());
 }
 
 Progress::Progress(Screen& screen, std::string label, Table table)

@@ -58,6 +58,7 @@ void Trainer::train_epoch(TrainingObserver& observer) {
   auto start = Clock::now();
   auto epoch = train_.epoch(state_.epoch, state_.batch);
   while (const auto batch = epoch.next()) {
+    state_.data_seconds += seconds_since(start);
     train_step(*batch);
     ++state_.batch;
     state_.seconds += seconds_since(start);
@@ -115,7 +116,8 @@ void Trainer::finish_epoch() {
                      .test_loss = test.loss,
                      .test_accuracy = test.accuracy,
                      .seconds = state_.seconds,
-                     .optimizer_seconds = state_.optimizer_seconds});
+                     .optimizer_seconds = state_.optimizer_seconds,
+                     .data_seconds = state_.data_seconds});
   state_ = {.epoch = state_.epoch + 1, .skipped_steps = state_.skipped_steps, .history = std::move(history)};
 }
 

@@ -43,6 +43,7 @@ struct TrainingState {
   int64_t samples = 0;
   double seconds = 0;
   double optimizer_seconds = 0;
+  double data_seconds = 0;  // waiting for batches
   // Of the whole run.
   int64_t skipped_steps = 0;
   std::vector<EpochMetrics> history = {};  // of the epochs that are over

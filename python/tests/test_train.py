@@ -25,7 +25,7 @@ PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
 CLASSES = 10
 TRAIN_SAMPLES = 5 * 24
 TINY_MODEL = ["--model", "resnet18", "--width", "0.125", "--depths", "1,1,1,1"]
-TIMES = {"seconds", "optimizer_seconds"}
+TIMES = {"seconds", "optimizer_seconds", "data_seconds"}
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +100,11 @@ def test_train_learns_and_writes_its_files(common, tmp_path):
     assert files(out) == {"config.json", "metrics.jsonl", "summary.json", "weights.safetensors"}
     rows = metrics(out)
     fields = ["run", "optimizer", "seed", "epoch", "lr", "train_loss", "test_loss", "test_accuracy"]
-    assert all(list(row) == [*fields, "seconds", "optimizer_seconds"] for row in rows)
+    assert all(list(row) == [*fields, "seconds", "optimizer_seconds", "data_seconds"] for row in rows)
     assert [row["epoch"] for row in rows] == list(range(1, 11))
     assert {(row["run"], row["optimizer"], row["seed"]) for row in rows} == {("run", "tensorion", 3)}
     assert all(0 < row["optimizer_seconds"] < row["seconds"] for row in rows)
+    assert all(0 < row["data_seconds"] < row["seconds"] - row["optimizer_seconds"] for row in rows)
     assert rows[-1]["test_accuracy"] > 0.3  # by chance 0.1
     assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
 

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "lab/experiments/convolution.h"
-#include "lab/experiments/power_method.h"
 #include "tensorion/norms.h"
 #include "tests/support.h"
 
@@ -11,31 +10,6 @@ namespace tensorion::lab {
 namespace {
 
 using tensorion::testing::gaussian;
-
-TEST(PowerMethod, IsTheNormOfMatricesAndOfRankOne) {
-  const auto matrix = gaussian({7, 11}, 1, at::kDouble);
-  const auto largest = at::linalg_svdvals(matrix)[0].item<double>();
-  EXPECT_NEAR(spectral_norm_from_below(matrix, 4), largest, 1e-3 * largest);
-  EXPECT_NEAR(spectral_norm_from_below(matrix.reshape({7, 1, 11, 1}), 4), largest, 1e-3 * largest);
-  // 3 u (x) v (x) w with unit vectors.
-  const auto unit = [](int64_t size, uint64_t seed) {
-    const auto vector = gaussian({size}, seed, at::kDouble);
-    return vector / at::linalg_vector_norm(vector);
-  };
-  const auto one = 3 * at::einsum("i,j,k->ijk", {unit(4, 2), unit(5, 3), unit(6, 4)});
-  EXPECT_NEAR(spectral_norm_from_below(one, 2), 3, 1e-9);
-  EXPECT_EQ(spectral_norm_from_below(at::zeros({3, 4, 5}), 2), 0);
-}
-
-TEST(PowerMethod, LiesWithinTheLibrarysBounds) {
-  for (uint64_t seed = 0; seed < 4; ++seed) {
-    const auto x = gaussian({6, 5, 3, 3}, seed, at::kDouble);
-    const auto bounds = spectral_norm(x);
-    const double value = spectral_norm_from_below(x, 32);
-    EXPECT_LE(value, bounds.upper);
-    EXPECT_GE(value, bounds.lower * (1 - 1e-3));
-  }
-}
 
 // Against singular values of every unfolding, by hand.
 TEST(Tightness, IsWhatItsDefinitionsSay) {

@@ -14,7 +14,7 @@ RunSummary run(const std::string& optimizer, int64_t seed, const std::vector<dou
   summary.identity = {optimizer + "-seed" + std::to_string(seed), optimizer, seed};
   for (const double accuracy : accuracies) {
     const auto epoch = static_cast<int64_t>(summary.epochs.size()) + 1;
-    summary.epochs.push_back({epoch, 0.1, 1 - accuracy, 2 - accuracy, accuracy, 10, 2.5});
+    summary.epochs.push_back({epoch, 0.1, 1 - accuracy, 2 - accuracy, accuracy, 10, 2.5, 0.5});
   }
   summary.diverged = accuracies.empty();
   return summary;
@@ -82,7 +82,7 @@ TEST(Metrics, SummariesComeBackFromTheirFiles) {
   EXPECT_EQ(
       lines.substr(0, lines.find('\n')),
       R"({"run":"sgd-seed3","optimizer":"sgd","seed":3,"epoch":1,"lr":0.1,"train_loss":0.9,"test_loss":1.9,)"
-      R"("test_accuracy":0.1,"seconds":10.0,"optimizer_seconds":2.5})");
+      R"("test_accuracy":0.1,"seconds":10.0,"optimizer_seconds":2.5,"data_seconds":0.5})");
 }
 
 }  // namespace

@@ -64,6 +64,8 @@ TEST(Trainer, Learns) {
   EXPECT_EQ(last.test_accuracy, after.accuracy);
   EXPECT_GT(last.seconds, last.optimizer_seconds);
   EXPECT_GT(last.optimizer_seconds, 0);
+  EXPECT_GT(last.seconds, last.optimizer_seconds + last.data_seconds);
+  EXPECT_GT(last.data_seconds, 0);
 }
 
 TEST(Trainer, TakesAnyOptimizer) {
