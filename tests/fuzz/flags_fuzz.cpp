@@ -1,0 +1,44 @@
+// The bytes are the value of --unfolding, as the program reads it, and the same as the library's own notation.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "lab/commands/run_flags.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace {
+
+using namespace tensorion;
+
+// On a kernel: an unfolding of it, or an error. Its notation is read as the same.
+void use(const UnfoldingStrategy& unfolding) {
+  if (!unfolding.is_online()) {
+    fuzz::succeeds<c10::ValueError>("[tensorion.unfold]", [&] {
+      fuzz::expect(unfolding.choose({8, 4, 3, 3}).rows() > 0, "no rows");
+    });
+  }
+  fuzz::succeeds<c10::ValueError>(
+      "[tensorion.lmo]", [&] { fuzz::expect(UnfoldingStrategy::parse(unfolding.str()) == unfolding, "parse"); });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string value = fuzz::text(data, size);
+  if (value.find('\0') == std::string::npos) {  // no argument of a program has one
+    CLI::App program;
+    lab::RunFlags flags;
+    lab::add_run_flags(program, flags);
+    try {
+      program.parse({"--unfolding=" + value});
+      for (const auto& config : lab::make_configs(flags, {{"muon", "muon"}, {"tensorion", "tensorion"}})) {
+        use(config.optimizer_options.unfolding());
+      }
+    } catch (const CLI::ParseError&) {
+    } catch (const c10::ValueError& error) {
+      fuzz::expect(std::string(error.what()).find("nfolding") != std::string::npos, error.what());
+    }
+  }
+  fuzz::succeeds<c10::ValueError>("[tensorion.lmo]", [&] { use(UnfoldingStrategy::parse(value)); });
+  return 0;
+}

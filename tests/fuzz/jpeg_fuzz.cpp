@@ -1,0 +1,19 @@
+// The bytes are a JPEG picture of an image folder.
+#include <vector>
+
+#include "lab/data/file.h"
+#include "lab/data/jpeg.h"
+#include "tests/fuzz/fuzz.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace tensorion;
+  const std::string bytes = fuzz::text(data, size);
+  fuzz::succeeds<lab::DataError>("some/file.jpg", [&] {
+    lab::JpegDecoder decoder(bytes, "some/file.jpg");
+    const auto [height, width] = decoder.size();
+    fuzz::expect(height > 0 && width > 0, "an empty picture");
+    std::vector<uint8_t> pixels(3 * static_cast<size_t>(height) * static_cast<size_t>(width));
+    decoder.decode(pixels.data());
+  });
+  return 0;
+}

@@ -1,0 +1,180 @@
+"""Writes the files with which fuzzing begins: corpus/TARGET/, small, some of them valid and some damaged.
+
+Run by hand when a format changes; needs NumPy, Pillow and torch. Files that fuzzing found lie beside them, and stay.
+"""
+
+import gzip
+import io
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+CORPUS = Path(__file__).parent / "corpus"
+
+
+def write(target, name, content):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def idx(sizes, values):
+    return bytes([0, 0, 8, len(sizes)]) + b"".join(struct.pack(">I", size) for size in sizes) + bytes(values)
+
+
+def make_idx():
+    labels = idx([5], range(5))
+    pictures = idx([2, 3, 4], range(24))
+    for name, content in (("labels", labels), ("pictures", pictures)):
+        write("idx", name, content)
+        write("idx", name + ".gz", gzip.compress(content, mtime=0))
+    write("idx", "truncated", pictures[:-3])
+    write("idx", "longer", pictures + b"x")
+    write("idx", "huge", idx([2**32 - 1] * 3, b"abc"))
+    write("idx", "empty_and_huge", idx([0, 2**32 - 1, 2**32 - 1], b""))
+    write("idx", "truncated.gz", gzip.compress(pictures, mtime=0)[:-6])
+
+
+def make_cifar():
+    def records(label_bytes, count):
+        return b"".join(bytes([label]) * label_bytes + bytes(i % 7 for i in range(3072)) for label in range(count))
+
+    write("cifar", "cifar10", b"\0" + records(1, 2))
+    write("cifar", "cifar100", b"\1" + records(2, 1))
+    write("cifar", "label", b"\0\x0a" + bytes(3072))
+    write("cifar", "truncated", b"\1" + records(2, 1)[:-1])
+    write("cifar", "names", b"\2" + b"".join(b"class%d\r\n" % i for i in range(100)))
+    write("cifar", "too_few_names", b"\2apple\n\nbear")
+
+
+def jpeg(mode, size, **options):
+    rows, cols = np.mgrid[: size[1], : size[0]]
+    channels = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
+    pixels = np.stack([(rows * 9 + cols * (5 + c)) % 256 for c in range(channels)], -1).astype(np.uint8)
+    stream = io.BytesIO()
+    Image.fromarray(pixels.squeeze(-1) if channels == 1 else pixels, mode).save(stream, "JPEG", **options)
+    return stream.getvalue()
+
+
+def make_jpeg():
+    colour = jpeg("RGB", (20, 17), quality=50)
+    write("jpeg", "colour", colour)
+    write("jpeg", "gray", jpeg("L", (9, 8), quality=30))
+    write("jpeg", "cmyk", jpeg("CMYK", (8, 8), quality=30))
+    write("jpeg", "progressive", jpeg("RGB", (16, 16), quality=30, progressive=True))
+    write("jpeg", "restarts", jpeg("RGB", (32, 8), quality=30, restart_marker_blocks=1))
+    write("jpeg", "truncated", colour[:-40])
+    frame = colour.find(b"\xff\xc0")
+    write("jpeg", "huge", colour[: frame + 5] + b"\x2d\x00\x2d\x00" + colour[frame + 9 :])
+
+
+def safetensors(tensors, metadata=None, **changes):
+    """`tensors`: name -> (dtype, shape, bytes)."""
+    header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, (dtype, shape, content) in tensors.items():
+        offsets = [len(data), len(data) + len(content)]
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": offsets, **changes}
+        data += content
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def make_safetensors():
+    dtypes = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+    all_dtypes = {dtype.lower(): (dtype, [2], bytes([0, 1] * size)) for dtype, size in dtypes.items()}
+    small = {"w": ("F32", [2, 3], bytes(range(24))), "scalar": ("I8", [], b"\7"), "none": ("F16", [0, 5], b"")}
+    good = safetensors(small, {"format": "pt"})
+    write("safetensors", "dtypes", safetensors(all_dtypes))
+    write("safetensors", "small", good)
+    write("safetensors", "no_tensors", safetensors({}))
+    write("safetensors", "truncated", good[:-1])
+    write("safetensors", "header_of_2^60_bytes", struct.pack("<Q", 2**60) + good[8:])
+    write("safetensors", "tensor_of_2^60_bytes", safetensors(small, shape=[2**58]))
+    write("safetensors", "empty_and_huge", safetensors({"w": ("F32", [0, 2**40, 2**40], b"")}))
+    write("safetensors", "hole", safetensors(small, data_offsets=[1, 25]))
+    write("safetensors", "bool_of_2", safetensors({"b": ("BOOL", [1], b"\2")}))
+    write("safetensors", "nested", struct.pack("<Q", 64) + b"[" * 64)
+
+
+def make_checkpoint():
+    generator = torch.Generator().manual_seed(1)
+    torch.rand(3, generator=generator)
+    state = {"epoch": 1, "batch": 2, "loss_sum": 0.5, "samples": 8, "seconds": 1.5, "optimizer_seconds": 0.5}
+    epoch = {"epoch": 1, "lr": 0.1, "train_loss": 2.0, "test_loss": None, "test_accuracy": 0.5}
+    epoch |= {"seconds": 1.0, "optimizer_seconds": 0.25}
+    state |= {"skipped_steps": 0, "history": [epoch]}
+
+    def checkpoint(state, **changes):
+        kernel, bias = ("F32", [2, 2, 2, 2], bytes(64)), ("F32", [2], bytes(8))
+        tensors = {
+            "model.conv.weight": kernel,
+            "model.conv.bias": bias,
+            "optimizer.conv.weight.momentum_buffer": kernel,
+            "optimizer.conv.bias.step": ("F32", [], bytes(4)),
+            "optimizer.conv.bias.exp_avg": bias,
+            "optimizer.conv.bias.exp_avg_sq": bias,
+            "generator": ("U8", [5056], generator.get_state().numpy().tobytes()),
+        } | changes
+        metadata = {"format": "tensorion-checkpoint-1", "state": state if isinstance(state, str) else json.dumps(state)}
+        return safetensors({name: entry for name, entry in tensors.items() if entry}, metadata)
+
+    write("checkpoint", "whole", checkpoint(state))
+    write("checkpoint", "truncated", checkpoint(state)[:-9])
+    write("checkpoint", "no_state", checkpoint("{}"))
+    write("checkpoint", "number_out_of_range", checkpoint(state | {"epoch": 1e300}))
+    write("checkpoint", "negative", checkpoint(state | {"epoch": -1, "batch": -5}))
+    write("checkpoint", "other_shape", checkpoint(state, **{"model.conv.bias": ("F32", [1], bytes(4))}))
+    write("checkpoint", "no_generator", checkpoint(state, generator=None))
+    # Torch accepts it, and would read beyond the generator's table.
+    beyond = bytearray(generator.get_state().numpy().tobytes())
+    beyond[8:12], beyond[16:24] = struct.pack("<i", 600), struct.pack("<Q", 600)
+    write("checkpoint", "generator_beyond_its_table", checkpoint(state, generator=("U8", [5056], bytes(beyond))))
+
+
+def make_flags():
+    values = {
+        "balanced": "balanced",
+        "online": "online",
+        "modes": "0,2",
+        "by_method": "tensorion=1,0",
+        "notation": "(0, 2)",
+        "one": "(1,)",
+        "negative": "-1",
+        "huge": "99999999999999999999",
+        "empty_mode": "0,,1",
+        "other_method": "adam=online",
+        "long": "(" + "0, " * 3000 + "1)",
+    }
+    for name, value in values.items():
+        write("flags", name, value.encode())
+
+
+def make_lmo():
+    values = np.random.default_rng(0).standard_normal(64).astype(np.float32).tobytes()
+
+    def case(task, dtype, shape, modes, values, wild=False):
+        head = [task, dtype, len(shape), *shape, len(modes), *(mode + 1 for mode in modes), 0 if wild else 1]
+        return bytes(head) + values
+
+    for task in (1, 9, 17, 25, 49, 4, 5, 13, 21):
+        write("lmo", f"task{task}", case(task, 0, [4, 3, 2, 2], [0, 2], values))
+    for dtype in (1, 2, 3, 4):
+        write("lmo", f"dtype{dtype}", case(9, dtype, [3, 4, 2], [1], values))
+    write("lmo", "transposed", case(64 + 1, 0, [4, 3, 2], [0, 2], values))
+    write("lmo", "nan", case(5, 0, [2, 2, 2], [0], struct.pack("<3f", 1, float("nan"), 2), wild=True))
+    write("lmo", "infinite", case(9, 0, [2, 2, 2], [0], struct.pack("<2f", float("inf"), 2), wild=True))
+    write("lmo", "denormal", case(9, 0, [2, 3, 2], [0], struct.pack("<3I", 1, 7, 0x80000003)))
+    write("lmo", "largest", case(9, 0, [2, 3, 2], [0], struct.pack("<2f", 3.4e38, -3e38)))
+    write("lmo", "empty", case(9, 0, [2, 0, 2], [0], b""))
+    write("lmo", "shape", bytes([0, 3, 0]) + struct.pack(">q", 2**62) + bytes([0]) + struct.pack(">q", 2**40) + bytes(9))
+
+
+if __name__ == "__main__":
+    for make in (make_idx, make_cifar, make_jpeg, make_safetensors, make_checkpoint, make_flags, make_lmo):
+        make()
