@@ -3,6 +3,9 @@
 # make demo    a look at what it does
 # make bench   side by side with other libraries; make bench-parts: where the time of a step goes
 # make lint    style and static checks
+# make asan    the C++ tests and the program's commands under AddressSanitizer and UBSan, by clang
+# make tsan    the parallel parts under ThreadSanitizer
+# make fuzz    each fuzz target for SECONDS=60
 # make format  bring the sources into that style
 # make clean   remove what was built (.venv stays)
 #
@@ -12,7 +15,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build test demo bench bench-parts lint format clean
+.PHONY: build test demo bench bench-parts lint asan tsan fuzz format clean
 
 PYTHON ?= python3
 export PYTHON
@@ -83,6 +86,29 @@ bench-parts: build
 
 lint: build .venv/.lint
 	scripts/lint.sh
+
+# One build, in build-fuzz, serves both of these.
+asan: .venv/.ready
+	scripts/setup.sh fuzz
+	cmake --preset fuzz
+	cmake --build --preset asan
+	ctest --preset asan --no-tests=error
+	.venv/bin/python tests/smoke.py build-fuzz/bin/tensorion
+
+SECONDS := 60
+fuzz: .venv/.ready
+	scripts/setup.sh fuzz
+	cmake --preset fuzz
+	cmake --build --preset fuzz
+	scripts/fuzz.sh $(SECONDS)
+
+# Code that was not built for it, such as torch's, is not looked at.
+tsan: export TSAN_OPTIONS := halt_on_error=1:ignore_noninstrumented_modules=1
+tsan: .venv/.ready
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan --no-tests=error
+	.venv/bin/python tests/smoke.py build-tsan/bin/tensorion 2
 
 format: .venv/.lint
 	git ls-files -z --cached --others --exclude-standard '*.cpp' '*.h' | xargs -0 .venv/bin/clang-format -i

@@ -2,11 +2,16 @@
 # Sees to the system packages that a build needs: installs the missing ones
 # with apt where that is allowed, otherwise says which they are.
 #
-#   scripts/setup.sh [bench|demo]    bench: those of the benchmarks as well; demo: the demo's data
+#   scripts/setup.sh [bench|demo|fuzz]    bench, fuzz: those of the benchmarks or of fuzzing as well; demo: the
+#                                         demo's data
 set -euo pipefail
 
 has_header() {
   printf '#include <cstdio>\n#include <%s>\n' "$1" | "${CXX:-c++}" -std=c++20 -x c++ -fsyntax-only - 2>/dev/null
+}
+has_fuzzer() {
+  echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
+    clang++ -x c++ -fsanitize=fuzzer,address -o /dev/null -
 }
 has_cmake() {
   local version
@@ -34,6 +39,9 @@ need curl curl --version  # for scripts/get_data.sh
 need unzip unzip -v
 if [ "${1:-}" = bench ]; then
   need libbenchmark-dev has_header benchmark/benchmark.h
+elif [ "${1:-}" = fuzz ]; then
+  need clang has_fuzzer
+  need llvm llvm-symbolizer --version  # names the lines of a finding
 elif [ "${1:-}" = demo ] && [ -z "${TENSORION_DATA:-}" ]; then
   need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
 fi

@@ -4,8 +4,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <regex>
 #include <sstream>
 
 #include "tensorion/elementwise.h"
@@ -146,14 +146,23 @@ std::string UnfoldingStrategy::str() const {
 
 UnfoldingStrategy UnfoldingStrategy::parse(const std::string& text) {
   if (text.empty() || text.front() != '(') return text;
-  static const std::regex kModes(R"(\(\s*(\d{1,9}\s*,\s*)*(\d{1,9}\s*)?\))");
-  TORCH_CHECK_VALUE(std::regex_match(text, kModes), "[tensorion.lmo] expected modes such as '(0, 2)', got '",
-                    text, "'");
+  const auto expect = [&](bool holds) {
+    TORCH_CHECK_VALUE(holds, "[tensorion.lmo] expected modes such as '(0, 2)', got '", text, "'");
+  };
+  size_t place = 1;
+  const auto skip_spaces = [&] { place = std::min(text.find_first_not_of(" \t\n", place), text.size()); };
   Modes modes;
-  static const std::regex kNumber(R"(\d+)");
-  for (std::sregex_iterator match(text.begin(), text.end(), kNumber), end; match != end; ++match) {
-    modes.push_back(std::stoll(match->str()));
+  for (skip_spaces(); place < text.size() && text[place] != ')'; skip_spaces()) {
+    expect(text[place] >= '0' && text[place] <= '9');
+    const auto [stop, error] =
+        std::from_chars(text.data() + place, text.data() + text.size(), modes.emplace_back());
+    expect(error == std::errc());
+    place = stop - text.data();
+    skip_spaces();
+    expect(place < text.size() && (text[place] == ',' || text[place] == ')'));
+    if (text[place] == ',') ++place;
   }
+  expect(place + 1 == text.size());
   return modes;
 }
 

@@ -114,10 +114,10 @@ void NuclearEstimate::solve(const GramMatrix& gram) {
   narrow(pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear);
 }
 
-// `bounds`: of a_.
+// `bounds`: of a_. Where bounds of several kinds nearly meet, rounding must not let them pass each other.
 void NuclearEstimate::narrow(const NuclearBounds& bounds) {
-  bounds_.lower = std::max(bounds_.lower, std::ldexp(bounds.lower, exponent_));
-  bounds_.upper = std::min(bounds_.upper, std::ldexp(bounds.upper, exponent_));
+  bounds_.upper = std::max(bounds_.lower, std::min(bounds_.upper, std::ldexp(bounds.upper, exponent_)));
+  bounds_.lower = std::clamp(std::ldexp(bounds.lower, exponent_), bounds_.lower, bounds_.upper);
 }
 
 void NuclearEstimate::refine() {

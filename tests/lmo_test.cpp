@@ -191,11 +191,38 @@ TEST(Lmo, BadInputIsNamed) {
   }
 }
 
+// Of rank one, all bounds of all nuclear norms meet: rounding let them pass each other, and no unfolding was left.
+TEST(Lmo, RankOne) {
+  for (uint64_t trial = 0; trial < 100; ++trial) {
+    const auto a = gaussian({4}, trial), b = gaussian({3}, trial + 200), c = gaussian({5}, trial + 400);
+    const auto x = a.view({4, 1, 1}) * b.view({1, 3, 1}) * c;
+    const auto result = lmo(x, "online");
+    const double norm = x.norm().item<double>();
+    EXPECT_NEAR(result.value, norm, 1e-4 * norm) << trial;
+    EXPECT_NEAR(result.upper, norm, 1e-2 * norm) << trial;
+    expect_close(result.x, x / norm, 1e-3);
+  }
+  EXPECT_NEAR(lmo(at::tensor({0.0f, 2.0f}).expand({2, 2, 2}), "online").value, 4, 1e-4);
+}
+
 TEST(Lmo, StrategyReadsBack) {
   EXPECT_EQ(UnfoldingStrategy("balanced").str(), "balanced");
   EXPECT_EQ(UnfoldingStrategy("online").str(), "online");
   EXPECT_EQ(UnfoldingStrategy(Modes{0}).str(), "(0,)");
   EXPECT_EQ(UnfoldingStrategy(Modes{0, 2}).str(), "(0, 2)");
+  for (const UnfoldingStrategy& strategy : {UnfoldingStrategy("balanced"), UnfoldingStrategy("online"),
+                                            UnfoldingStrategy(Modes{}), UnfoldingStrategy(Modes{4, 0, 17})}) {
+    EXPECT_EQ(UnfoldingStrategy::parse(strategy.str()), strategy);
+  }
+  EXPECT_EQ(UnfoldingStrategy::parse("( 0,2 , 3,)"), UnfoldingStrategy(Modes{0, 2, 3}));
+  for (const std::string text : {"(", "(0", "(0,", "(,)", "(0 2)", "(0)x", "(-1,)", "(1.5)", "(99999999999999999999)"}) {
+    expect_error<c10::ValueError>([&] { UnfoldingStrategy::parse(text); },
+                                  "expected modes such as '(0, 2)', got '" + text + "'");
+  }
+  // Was matched by a recursion as deep as the text is long, which overran the stack.
+  std::string many = "(";
+  for (int i = 0; i < 100'000; ++i) many += "0, ";
+  EXPECT_EQ(UnfoldingStrategy::parse(many + ")"), UnfoldingStrategy(Modes(100'000, 0)));
 }
 
 }  // namespace

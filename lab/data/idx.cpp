@@ -57,25 +57,29 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
   if (got < header.size()) throw DataError(path, "truncated in the header");
 
   std::vector<int64_t> sizes(order);
-  double total = 1;
+  size_t total = 1;
+  bool empty = false;
   for (int64_t mode = 0; mode < order; ++mode) {
     for (int byte = 0; byte < 4; ++byte) sizes[mode] = sizes[mode] << 8 | header[4 + 4 * mode + byte];
-    total *= static_cast<double>(sizes[mode]);
+    empty = empty || sizes[mode] == 0;
+    // Sizes beside a zero are limited as well: torch multiplies them for the strides.
+    if (__builtin_mul_overflow(total, std::max<int64_t>(1, sizes[mode]), &total) || total > INT64_MAX) {
+      throw DataError(path, "the header promises more bytes than any file has");
+    }
   }
-  const auto truncated = [&](size_t count) {
-    return DataError(path, "truncated: the header promises " + std::to_string(static_cast<int64_t>(total)) +
-                               " bytes, got " + std::to_string(count));
-  };
+  if (empty) total = 0;
   // Memory grows with what is read, not with what a corrupt header promises.
   constexpr size_t kChunk = 1 << 24;
   std::vector<uint8_t> bytes;
-  while (static_cast<double>(bytes.size()) < total) {
-    const auto wanted =
-        static_cast<size_t>(std::min<double>(kChunk, total - static_cast<double>(bytes.size())));
+  while (bytes.size() < total) {
     const size_t before = bytes.size();
+    const size_t wanted = std::min(kChunk, total - before);
     bytes.resize(before + wanted);
     const size_t count = file.read(bytes.data() + before, wanted);
-    if (count < wanted) throw truncated(before + count);
+    if (count < wanted) {
+      throw DataError(path, "truncated: the header promises " + std::to_string(total) + " bytes, got " +
+                                std::to_string(before + count));
+    }
   }
   uint8_t extra = 0;
   if (file.read(&extra, 1) != 0) {

@@ -15,6 +15,13 @@ namespace {
 // Beyond this many pixels a header is taken to be corrupt, not obeyed.
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
+// Huffman coding takes a bit for each block of 8 x 8 pixels at least, arithmetic coding less only for pictures
+// that show nothing: no memory is taken for a picture that so few bytes cannot hold.
+constexpr int64_t kMaxPixelsPerByte = 8 * 64;
+
+// A progressive picture has ten or so. Each may cost as much as decoding the picture, and take a few bytes.
+constexpr int kMaxScans = 100;
+
 // libjpeg reports by callback and must not see a C++ exception: jump out of it, throw after.
 struct ErrorManager {
   jpeg_error_mgr base;  // first, so that libjpeg's pointer is also ours
@@ -34,6 +41,13 @@ void on_message(j_common_ptr info, int level) {
   if (level >= 0 || code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR)
     return;
   on_error(info);
+}
+
+void on_progress(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMaxScans) return;
+  auto* errors = reinterpret_cast<ErrorManager*>(info->err);
+  std::snprintf(errors->message, sizeof errors->message, "more than %d scans", kMaxScans);
+  std::longjmp(errors->escape, 1);
 }
 
 // One row of pixels to three planes.
@@ -59,6 +73,7 @@ void split_cmyk(const uint8_t* row, int64_t width, bool inverted, uint8_t* plane
 struct JpegDecoder::State {
   jpeg_decompress_struct info{};
   ErrorManager errors{};
+  jpeg_progress_mgr progress{};
   std::filesystem::path path;
 
   ~State() { jpeg_destroy_decompress(&info); }
@@ -76,13 +91,19 @@ JpegDecoder::JpegDecoder(std::string_view bytes, std::filesystem::path path)
   state.errors.base.emit_message = on_message;
   if (setjmp(state.errors.escape) != 0) state.fail();
   jpeg_create_decompress(&state.info);
+  state.progress.progress_monitor = on_progress;
+  state.info.progress = &state.progress;
   jpeg_mem_src(&state.info, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
   jpeg_read_header(&state.info, TRUE);
   const bool is_cmyk = state.info.jpeg_color_space == JCS_CMYK || state.info.jpeg_color_space == JCS_YCCK;
   state.info.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
-  if (size().height * size().width > kMaxPixels) {
-    throw DataError(state.path, "a picture of " + std::to_string(size().height) + " x " +
-                                    std::to_string(size().width) + " pixels is more than is read");
+  const int64_t pixels = size().height * size().width;
+  const auto text = [&] {
+    return "a picture of " + std::to_string(size().height) + " x " + std::to_string(size().width) + " pixels ";
+  };
+  if (pixels > kMaxPixels) throw DataError(state.path, text() + "is more than is read");
+  if (pixels / kMaxPixelsPerByte > static_cast<int64_t>(bytes.size())) {
+    throw DataError(state.path, text() + "does not fit into " + std::to_string(bytes.size()) + " bytes");
   }
 }
 

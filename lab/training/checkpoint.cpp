@@ -42,14 +42,14 @@ std::string to_text(const TrainingState& state) {
 TrainingState from_text(const std::string& text) {
   const auto parsed = json::parse(text);
   const auto& loss_sum = parsed.at("loss_sum");  // null where it is not finite
-  TrainingState state{.epoch = parsed.at("epoch").get<int64_t>(),
-                      .batch = parsed.at("batch").get<int64_t>(),
+  TrainingState state{.epoch = integer_from_json(parsed.at("epoch")),
+                      .batch = integer_from_json(parsed.at("batch")),
                       .loss_sum = loss_sum.is_null() ? NAN : loss_sum.get<double>(),
-                      .samples = parsed.at("samples").get<int64_t>(),
+                      .samples = integer_from_json(parsed.at("samples")),
                       .seconds = parsed.at("seconds").get<double>(),
                       .optimizer_seconds = parsed.at("optimizer_seconds").get<double>(),
                       .data_seconds = parsed.value("data_seconds", 0.0),
-                      .skipped_steps = parsed.at("skipped_steps").get<int64_t>()};
+                      .skipped_steps = integer_from_json(parsed.at("skipped_steps"))};
   for (const auto& epoch : parsed.at("history")) state.history.push_back(epoch_metrics_from_json(epoch));
   return state;
 }
@@ -61,6 +61,15 @@ NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix)
     if (name.starts_with(prefix)) out[name.substr(prefix.size())] = tensor;
   }
   return out;
+}
+
+// Torch lets a file say where in its table the generator is and, apart from that, how much of the table is left:
+// where the two do not fit, it would read beyond the table.
+void check_engine(const at::mt19937_data_pod& engine) {
+  const auto next = static_cast<int64_t>(engine.next_), left = static_cast<int64_t>(engine.left_);
+  const bool is_fresh = next == 0 && left == 1;
+  TORCH_CHECK_VALUE(is_fresh || next + left == at::MERSENNE_STATE_N + 1, "place ", next, " with ", left, " left of ",
+                    at::MERSENNE_STATE_N);
 }
 
 // A checkpoint in memory.
@@ -78,7 +87,9 @@ Contents read(const fs::path& path) {
   TORCH_CHECK_VALUE(file.tensors.contains(kGenerator), "[tensorion.checkpoint] ", path.string(),
                     ": the state of the generator is missing");
   try {
-    at::detail::createCPUGenerator().set_state(file.tensors.at(kGenerator));
+    auto generator = at::detail::createCPUGenerator();
+    generator.set_state(file.tensors.at(kGenerator));
+    check_engine(at::check_generator<at::CPUGeneratorImpl>(generator)->engine().data());
   } catch (const c10::Error& error) {
     TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(),
                       ": the state of the generator is not valid: ", error.what_without_backtrace());
@@ -128,10 +139,11 @@ std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier&
   const auto contents = read_newest(folder, warn);
   if (!contents) return std::nullopt;
   const auto source = contents->path.string();
-  load_optimizer_state(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
-  const auto drawn_anew = load_state_dict(model, with_prefix(contents->tensors, kModel), source);
-  TORCH_CHECK_VALUE(drawn_anew.empty(), "[tensorion.checkpoint] ", source,
+  const auto weights = with_prefix(contents->tensors, kModel);
+  TORCH_CHECK_VALUE(!check_state_dict(model, weights, source), "[tensorion.checkpoint] ", source,
                     " is of another number of classes");
+  load_optimizer_state(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
+  load_state_dict(model, weights, source);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_state(contents->tensors.at(kGenerator));
   return contents->state;

@@ -22,7 +22,7 @@ void save_checkpoint(const std::filesystem::path& folder, Classifier& model,
 
 // Puts back the newest checkpoint, or the previous where the newest is missing or damaged (`warn` is then
 // told why). None where there is no checkpoint. A checkpoint that does not fit the model or the optimizer is
-// an error.
+// an error, and both stay as they were.
 std::optional<TrainingState> load_checkpoint(const std::filesystem::path& folder, Classifier& model,
                                              torch::optim::Optimizer& optimizer,
                                              const std::function<void(const std::string&)>& warn);

@@ -67,8 +67,10 @@ ordered_json to_json(const EpochMetrics& metrics) {
           {"data_seconds", metrics.data_seconds}};
 }
 
+int64_t integer_from_json(const json& value) { return value.get_ref<const json::number_integer_t&>(); }
+
 EpochMetrics epoch_metrics_from_json(const json& json) {
-  return {.epoch = json.at("epoch").get<int64_t>(),
+  return {.epoch = integer_from_json(json.at("epoch")),
           .lr = number(json.at("lr")),
           .train_loss = number(json.at("train_loss")),
           .test_loss = number(json.at("test_loss")),
@@ -109,12 +111,12 @@ ordered_json to_json(const RunSummary& summary) {
 RunSummary summary_from_json(const json& json, const std::string& metrics_lines) {
   RunSummary summary;
   summary.identity = {json.at("run").get<std::string>(), json.at("optimizer").get<std::string>(),
-                      json.at("seed").get<int64_t>(), json.value("label", "")};
+                      integer_from_json(json.at("seed")), json.value("label", "")};
   summary.diverged = json.at("status") == "diverged";
   summary.reason = json.value("reason", "");
-  summary.skipped_steps = json.at("skipped_steps").get<int64_t>();
-  summary.parameters = json.at("parameters").get<int64_t>();
-  summary.threads = json.at("threads").get<int64_t>();
+  summary.skipped_steps = integer_from_json(json.at("skipped_steps"));
+  summary.parameters = integer_from_json(json.at("parameters"));
+  summary.threads = integer_from_json(json.at("threads"));
   std::istringstream lines(metrics_lines);
   for (std::string line; std::getline(lines, line);) {
     summary.epochs.push_back(epoch_metrics_from_json(nlohmann::json::parse(line)));

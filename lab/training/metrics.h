@@ -49,6 +49,9 @@ struct RunSummary {
 nlohmann::ordered_json to_json(const EpochMetrics& metrics);
 EpochMetrics epoch_metrics_from_json(const nlohmann::json& json);
 
+// A json::exception where it is another number or none.
+int64_t integer_from_json(const nlohmann::json& value);
+
 // One line of metrics.jsonl for each epoch.
 std::string metrics_lines(const RunIdentity& identity, const std::vector<EpochMetrics>& epochs);
 

@@ -30,9 +30,8 @@ NamedTensors state_dict(const torch::nn::Module& module) {
   return tensors;
 }
 
-std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& tensors,
-                                         const std::string& source) {
-  auto own = state_dict(model);
+bool check_state_dict(const Classifier& model, const NamedTensors& tensors, const std::string& source) {
+  const auto own = state_dict(model);
   const std::string weight = model.head_name() + ".weight";
   const std::string bias = model.head_name() + ".bias";
   const auto stored_weight = tensors.find(weight);
@@ -60,7 +59,15 @@ std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& 
   if (!mismatched.empty()) problems += "; of another shape: " + c10::Join(", ", mismatched);
   TORCH_CHECK_VALUE(problems.empty(), "[tensorion.load_weights] ", source, " does not fit the model",
                     problems);
+  return new_head;
+}
 
+std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& tensors,
+                                         const std::string& source) {
+  const bool new_head = check_state_dict(model, tensors, source);
+  const std::string weight = model.head_name() + ".weight";
+  const std::string bias = model.head_name() + ".bias";
+  auto own = state_dict(model);
   const torch::NoGradGuard no_grad;
   for (auto& [name, tensor] : own) {
     if (new_head && (name == weight || name == bias)) continue;

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support import write_cifar10
 from torch.optim import lr_scheduler
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
-CLASSES = 10
 TRAIN_SAMPLES = 5 * 24
 TINY_MODEL = ["--model", "resnet18", "--width", "0.125", "--depths", "1,1,1,1"]
 TIMES = {"seconds", "optimizer_seconds", "data_seconds"}
@@ -30,19 +30,8 @@ TIMES = {"seconds", "optimizer_seconds", "data_seconds"}
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """CIFAR-10's files: a bright square whose place and colour tell the class."""
     folder = tmp_path_factory.mktemp("cifar10")
-    numbers = np.random.default_rng(0)
-    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
-    for count, name in zip([24] * 5 + [50], names, strict=True):
-        labels = np.arange(count) % CLASSES
-        pixels = numbers.integers(0, 90, (count, 3, 32, 32))
-        for image, label in zip(pixels, labels, strict=True):
-            row = 6 + 12 * (label // 5)
-            image[label % 3, row : row + 8, 10:22] += 40 * (1 + label % 5 // 2)
-            image[(label + label // 5) % 3, 14:18] += 60
-        records = np.concatenate([labels[:, None], pixels.reshape(count, -1)], axis=1)
-        (folder / name).write_bytes(records.astype(np.uint8).tobytes())
+    write_cifar10(folder)
     return folder
 
 

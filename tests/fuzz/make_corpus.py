@@ -171,6 +171,9 @@ def make_lmo():
     write("lmo", "infinite", case(9, 0, [2, 2, 2], [0], struct.pack("<2f", float("inf"), 2), wild=True))
     write("lmo", "denormal", case(9, 0, [2, 3, 2], [0], struct.pack("<3I", 1, 7, 0x80000003)))
     write("lmo", "largest", case(9, 0, [2, 3, 2], [0], struct.pack("<2f", 3.4e38, -3e38)))
+    # Bounds passed each other by rounding, and no unfolding was left.
+    write("lmo", "rank_one", case(9, 0, [2, 2, 2], [0], struct.pack("<2f", 0, 2)))
+    write("lmo", "near_largest_double", case(9, 1, [2, 2, 2], [0], struct.pack("<3d", 3e303, -1e304, 2e303)))
     write("lmo", "empty", case(9, 0, [2, 0, 2], [0], b""))
     write("lmo", "shape", bytes([0, 3, 0]) + struct.pack(">q", 2**62) + bytes([0]) + struct.pack(">q", 2**40) + bytes(9))
 

@@ -48,7 +48,13 @@ TEST(Idx, BadFilesAreNamed) {
   expect(corrupt, "cannot read the file: ");
 
   // Sizes of four thousand million: an error, not an allocation.
-  expect(std::string("\0\0\x08\x03", 4) + std::string(12, '\xff') + "abc", "truncated: the header promises");
+  const std::string magic("\0\0\x08\x03", 4);
+  const std::string zero(4, '\0'), large(4, '\xff');
+  expect(magic + large + std::string("\0\0\1\0\0\0\1\0", 8) + "abc",
+         "truncated: the header promises 281474976645120 bytes, got 3");
+  expect(magic + large + large + large + "abc", "the header promises more bytes than any file has");
+  // Beside a zero, torch's strides overflowed, and its error named no file.
+  expect(magic + zero + large + large, "the header promises more bytes than any file has");
   expect_error<DataError>([&] { read_idx(folder / "missing", 1); },
                           "missing: cannot open the file: No such file");
 }

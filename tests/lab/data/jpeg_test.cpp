@@ -86,5 +86,33 @@ TEST(Jpeg, OtherFilesAreNamed) {
   expect_error<DataError>([&] { decode(huge); }, "a picture of 61680 x 61680 pixels is more than is read");
 }
 
+// A header of a few bytes made the reader take 400 MB.
+TEST(Jpeg, NoMemoryForAPictureThatTheBytesCannotHold) {
+  std::string huge = jpeg(smooth_picture(3, 16, 16));
+  huge.replace(huge.find("\xff\xc0") + 5, 4, std::string("\x2d\0\x2d\0", 4));
+  expect_error<DataError>([&] { decode(huge); },
+                          "a picture of 11520 x 11520 pixels does not fit into " + std::to_string(huge.size()));
+  EXPECT_EQ(decode(jpeg(at::zeros({1, 3000, 3000}, at::kByte))).size(1), 3000);  // as few bytes as can be
+}
+
+// Scans of a few bytes can cost as much as the picture, each.
+TEST(Jpeg, ScansAreLimited) {
+  const auto picture = smooth_picture(1, 16, 16);
+  const auto with_scans = [&](int count) {
+    std::vector<jpeg_scan_info> scans{{.comps_in_scan = 1, .component_index = {0}, .Ss = 0, .Se = 0, .Ah = 0, .Al = 0}};
+    // The coefficients one by one, first without their last bit.
+    for (const int bit : {1, 0}) {
+      for (int k = 1; k < 64; ++k) {
+        scans.push_back(
+            {.comps_in_scan = 1, .component_index = {0}, .Ss = k, .Se = k, .Ah = bit == 1 ? 0 : 1, .Al = bit});
+      }
+    }
+    scans.resize(count);
+    return jpeg(picture, true, scans);
+  };
+  EXPECT_LE(distance(decode(with_scans(100)), picture.expand({3, 16, 16})), 20);
+  expect_error<DataError>([&] { decode(with_scans(101)); }, "not a valid JPEG picture: more than 100 scans");
+}
+
 }  // namespace
 }  // namespace tensorion::lab

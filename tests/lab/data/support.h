@@ -65,8 +65,9 @@ inline std::string bytes_of(const at::Tensor& x) {
   return {reinterpret_cast<const char*>(flat.const_data_ptr<uint8_t>()), static_cast<size_t>(flat.numel())};
 }
 
-// C x H x W bytes as JPEG of best quality: grayscale (C = 1), RGB (3) or CMYK (4).
-inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true) {
+// C x H x W bytes as JPEG of best quality: grayscale (C = 1), RGB (3) or CMYK (4); progressive where scans are given.
+inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true,
+                        const std::vector<jpeg_scan_info>& scans = {}) {
   const auto channels = static_cast<int>(picture.size(0));
   auto rows = picture.permute({1, 2, 0}).contiguous();
   jpeg_compress_struct info{};
@@ -84,6 +85,10 @@ inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true) {
   jpeg_set_quality(&info, 100, TRUE);
   info.comp_info[0].h_samp_factor = info.comp_info[0].v_samp_factor = 1;
   if (!adobe_marker) info.write_Adobe_marker = FALSE;
+  if (!scans.empty()) {
+    info.scan_info = scans.data();
+    info.num_scans = static_cast<int>(scans.size());
+  }
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
     JSAMPROW row = rows.mutable_data_ptr<uint8_t>() + info.next_scanline * picture.size(2) * channels;

@@ -1,6 +1,7 @@
 #include "lab/training/checkpoint.h"
 
 #include "lab/weights/safetensors.h"
+#include "lab/weights/state_dict.h"
 #include "tests/lab/temporary_folder.h"
 #include "tests/lab/training/support.h"
 
@@ -61,7 +62,8 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   changed.metadata["format"] = "something else";
   write_safetensors(path, changed.tensors, changed.metadata);
   refuse("expected the format tensorion-checkpoint-1, got 'something else'");
-  for (const std::string state : {"", "{", "{}", R"({"epoch": "1"})", "[]"}) {
+  // The last: a number beyond any integer was converted all the same.
+  for (const std::string state : {"", "{", "{}", R"({"epoch": "1"})", "[]", R"({"epoch": 1e300, "loss_sum": 0})"}) {
     changed = good;
     changed.metadata["state"] = state;
     write_safetensors(path, changed.tensors, changed.metadata);
@@ -78,6 +80,13 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
     write_safetensors(path, changed.tensors, changed.metadata);
     refuse(path + ": the state of the generator is not valid");
   }
+  // Torch takes a place in the generator's table that leaves less than the state says, and reads beyond the table.
+  changed = good;
+  changed.tensors["generator"] = good.tensors.at("generator").clone();
+  changed.tensors["generator"].slice(0, 8, 12).copy_(at::tensor({88, 2, 0, 0}, at::kByte));   // 600 left
+  changed.tensors["generator"].slice(0, 16, 24).copy_(at::tensor({88, 2, 0, 0, 0, 0, 0, 0}, at::kByte));  // from 600
+  write_safetensors(path, changed.tensors, changed.metadata);
+  refuse(path + ": the state of the generator is not valid: place 600 with 600 left of 624");
   changed = good;
   changed.tensors.erase("model.fc.bias");
   write_safetensors(path, changed.tensors, changed.metadata);
@@ -87,6 +96,36 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   changed.tensors["model.fc.bias"] = at::zeros({5});
   write_safetensors(path, changed.tensors, changed.metadata);
   refuse("is of another number of classes");
+}
+
+// The optimizer was loaded before the model, and the model before its head was looked at.
+TEST(Checkpoint, WhatIsRefusedChangesNothing) {
+  const TemporaryFolder folder;
+  TinyRun run;
+  save(folder, run);
+  const auto path = folder.file("checkpoint.safetensors");
+  const auto good = read_safetensors(path);
+  const auto refuse = [&](const std::string& name, const at::Tensor& tensor) {
+    auto changed = good;
+    for (auto& [key, stored] : changed.tensors) {
+      if (key != "generator") stored = stored + 1;
+    }
+    changed.tensors[name] = tensor;
+    write_safetensors(path, changed.tensors, changed.metadata);
+    TinyRun other;
+    std::map<std::string, at::Tensor> before;
+    for (const auto& [key, own] : state_dict(other.model)) before[key] = own.clone();
+    EXPECT_THROW(load_checkpoint(folder.path(), other.model, other.optimizer, no_warning), c10::Error);
+    for (const auto& [key, own] : state_dict(other.model)) EXPECT_TRUE(at::equal(own, before.at(key))) << key;
+    EXPECT_TRUE(other.optimizer.state().empty());
+  };
+  refuse("model.unexpected", at::zeros({1}));
+  refuse("model.conv.bias", at::zeros({77}));
+  refuse("optimizer.unexpected", at::zeros({1}));
+  auto wide = good;
+  wide.tensors["model.fc.weight"] = at::zeros({5, 4 * 36});
+  write_safetensors(path, wide.tensors, wide.metadata);
+  refuse("model.fc.bias", at::zeros({5}));
 }
 
 }  // namespace

@@ -1,0 +1,78 @@
+"""Runs every command of the program once on small data, for a build that looks for faults while it runs.
+
+python tests/smoke.py PROGRAM [THREADS]
+"""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "tests"))
+from support import write_cifar10
+
+PROGRAM = sys.argv[1]
+THREADS = sys.argv[2] if len(sys.argv) > 2 else "1"
+MODEL = "--model resnet18 --width 0.125 --depths 1,1,1,1".split()
+TINY = f"--width 0.125 --depths 1,1,1,1 --limit-train 20 --limit-test 20 --epochs 1 --batch-size 10 --threads {THREADS}"
+
+
+def command(text, *more):
+    return [PROGRAM, *text.split(), *map(str, more)]
+
+
+def run(text, *more):
+    start = time.monotonic()
+    result = subprocess.run(command(text, *more), capture_output=True, text=True)
+    print(f"{time.monotonic() - start:6.1f} s  {text}", flush=True)
+    if result.returncode != 0:
+        sys.exit(f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}")
+
+
+def interrupt(folder, text, *more):
+    """Ctrl-C after the first checkpoint."""
+    with subprocess.Popen(command(text, *more), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None and not (folder / "checkpoint.safetensors").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        message = process.communicate()[1].decode()
+    if process.returncode not in (0, 128 + signal.SIGINT):  # 0: it was faster
+        sys.exit(f"exit status {process.returncode}\n{message}")
+
+
+def write_pictures(folder):
+    """An image folder of ten classes."""
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 255, (10, 3, 32, 32, 3)).astype(np.uint8)
+    for split, count in (("train", 3), ("val", 2)):
+        for label in range(10):
+            place = folder / split / f"class{label}"
+            place.mkdir(parents=True)
+            for i in range(count):
+                Image.fromarray(pixels[label, i]).save(place / f"{i}.jpg")
+
+
+with tempfile.TemporaryDirectory() as name:
+    root = Path(name)
+    (root / "cifar10").mkdir()
+    write_cifar10(root / "cifar10")
+    write_pictures(root / "pictures")
+    cifar = [*("--dataset", "cifar10", "--data", root / "cifar10"), *MODEL, "--batch-size", "20", "--threads", THREADS]
+
+    run("inspect resnet18")
+    interrupt(root / "train", "train --epochs 2 --workers 2 --checkpoint-every 0 --out", root / "train", *cifar)
+    run("train --epochs 2 --workers 2 --checkpoint-every 0 --resume --out", root / "train", *cifar)
+    run("inspect", root / "train" / "weights.safetensors")
+    weights = ["--weights", root / "train" / "weights.safetensors"]
+    run("compare --epochs 1 --optimizers sgd,adamw,muon,tensorion --out", root / "compare", *cifar, *weights)
+    pictures = ["--data", root / "pictures"]
+    run(f"train --dataset imagefolder --image-size 32 --model resnet18 {TINY} --out", root / "files", *pictures)
+    run(f"ablation --scale smoke {TINY} --optimizers balanced,online,modes-0,sgd --out", root / "ablation", *pictures)
+    run(f"tightness --scale smoke {TINY} --every 1 --certify 1000 --starts 2 --out", root / "tightness", *pictures)
+    laplace = f"laplace --scale smoke --steps 20 --problems 3x6x2 --lrs 1e-2 --seeds 0 --threads {THREADS} --out"
+    run(laplace, root / "laplace")
