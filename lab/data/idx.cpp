@@ -69,7 +69,7 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
   }
   if (empty) total = 0;
   // Memory grows with what is read, not with what a corrupt header promises.
-  constexpr size_t kChunk = 1 << 24;
+  constexpr size_t kChunk = 1 << 20;
   std::vector<uint8_t> bytes;
   while (bytes.size() < total) {
     const size_t before = bytes.size();

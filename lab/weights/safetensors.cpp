@@ -110,7 +110,7 @@ class Reader {
       auto parsed = json::parse(header, visit);
       check(parsed.is_object(), "the header must be a JSON object, got ", parsed.type_name());
       return parsed;
-    } catch (const json::parse_error& error) {
+    } catch (const json::exception& error) {  // of syntax, or a number beyond any double
       check(false, "the header is not valid JSON: ", error.what());
       throw;
     }

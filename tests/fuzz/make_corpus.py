@@ -99,6 +99,7 @@ def make_safetensors():
     write("safetensors", "empty_and_huge", safetensors({"w": ("F32", [0, 2**40, 2**40], b"")}))
     write("safetensors", "hole", safetensors(small, data_offsets=[1, 25]))
     write("safetensors", "bool_of_2", safetensors({"b": ("BOOL", [1], b"\2")}))
+    write("safetensors", "number_beyond_double", struct.pack("<Q", 11) + b'{"a":1e999}')
     write("safetensors", "nested", struct.pack("<Q", 64) + b"[" * 64)
 
 

@@ -156,6 +156,8 @@ TEST_F(SafeTensorsTest, HeadersThatAreNotOne) {
   expect_refused(file_bytes("{\"a\":", 0), "the header is not valid JSON");
   expect_refused(file_bytes("{} {}", 0), "the header is not valid JSON");
   expect_refused(file_bytes("{\"\xff\":1}", 0), "the header is not valid JSON");
+  // Its error was one of the JSON library's own, and named no file.
+  expect_refused(file_bytes("{\"a\":1e999}", 0), "the header is not valid JSON");
   expect_refused(file_bytes("[]", 0), "the header must be a JSON object, got array");
   expect_refused(file_bytes(std::string(1000, '['), 0), "the header is nested too deeply");
   expect_refused(file_bytes(R"({"a":1})", 0), "tensor \"a\" has no dtype");

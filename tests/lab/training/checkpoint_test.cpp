@@ -98,6 +98,17 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   refuse("is of another number of classes");
 }
 
+TEST(Checkpoint, NothingInItIsExecuted) {
+  const TemporaryFolder folder;
+  const auto mark = folder.file("executed");
+  // What Python's pickle would run.
+  write_bytes(folder.file("checkpoint.safetensors"), "cos\nsystem\n(S'touch " + mark + "'\ntR.");
+  TinyRun run;
+  expect_error<c10::ValueError>([&] { load_checkpoint(folder.path(), run.model, run.optimizer, no_warning); },
+                                folder.file("checkpoint.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(mark));
+}
+
 // The optimizer was loaded before the model, and the model before its head was looked at.
 TEST(Checkpoint, WhatIsRefusedChangesNothing) {
   const TemporaryFolder folder;
