@@ -191,7 +191,8 @@ TEST(Lmo, BadInputIsNamed) {
   }
 }
 
-// Of rank one, all bounds of all nuclear norms meet: rounding let them pass each other, and no unfolding was left.
+// Of rank one, all bounds of all nuclear norms meet: rounding let them pass each other, and no unfolding was
+// left.
 TEST(Lmo, RankOne) {
   for (uint64_t trial = 0; trial < 100; ++trial) {
     const auto a = gaussian({4}, trial), b = gaussian({3}, trial + 200), c = gaussian({5}, trial + 400);
@@ -215,7 +216,8 @@ TEST(Lmo, StrategyReadsBack) {
     EXPECT_EQ(UnfoldingStrategy::parse(strategy.str()), strategy);
   }
   EXPECT_EQ(UnfoldingStrategy::parse("( 0,2 , 3,)"), UnfoldingStrategy(Modes{0, 2, 3}));
-  for (const std::string text : {"(", "(0", "(0,", "(,)", "(0 2)", "(0)x", "(-1,)", "(1.5)", "(99999999999999999999)"}) {
+  for (const std::string text :
+       {"(", "(0", "(0,", "(,)", "(0 2)", "(0)x", "(-1,)", "(1.5)", "(99999999999999999999)"}) {
     expect_error<c10::ValueError>([&] { UnfoldingStrategy::parse(text); },
                                   "expected modes such as '(0, 2)', got '" + text + "'");
   }

@@ -3,6 +3,7 @@
 python tests/smoke.py PROGRAM [THREADS]
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,8 +18,9 @@ from support import write_cifar10
 
 PROGRAM = sys.argv[1]
 THREADS = sys.argv[2] if len(sys.argv) > 2 else "1"
-MODEL = "--model resnet18 --width 0.125 --depths 1,1,1,1".split()
+MODEL = ["--model", "resnet18", "--width", "0.125", "--depths", "1,1,1,1"]
 TINY = f"--width 0.125 --depths 1,1,1,1 --limit-train 20 --limit-test 20 --epochs 1 --batch-size 10 --threads {THREADS}"
+ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # on a busy machine, spinning threads take their time
 
 
 def command(text, *more):
@@ -27,7 +29,7 @@ def command(text, *more):
 
 def run(text, *more):
     start = time.monotonic()
-    result = subprocess.run(command(text, *more), capture_output=True, text=True)
+    result = subprocess.run(command(text, *more), capture_output=True, text=True, env=ENVIRONMENT)
     print(f"{time.monotonic() - start:6.1f} s  {text}", flush=True)
     if result.returncode != 0:
         sys.exit(f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}")
@@ -35,7 +37,8 @@ def run(text, *more):
 
 def interrupt(folder, text, *more):
     """Ctrl-C after the first checkpoint."""
-    with subprocess.Popen(command(text, *more), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+    with subprocess.Popen(command(text, *more), **pipes, env=ENVIRONMENT) as process:
         while process.poll() is None and not (folder / "checkpoint.safetensors").exists():
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)

@@ -15,8 +15,8 @@ namespace {
 // Beyond this many pixels a header is taken to be corrupt, not obeyed.
 constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
-// Huffman coding takes a bit for each block of 8 x 8 pixels at least, arithmetic coding less only for pictures
-// that show nothing: no memory is taken for a picture that so few bytes cannot hold.
+// Huffman coding takes a bit for each block of 8 x 8 pixels at least, arithmetic coding less only for
+// pictures that show nothing: no memory is taken for a picture that so few bytes cannot hold.
 constexpr int64_t kMaxPixelsPerByte = 8 * 64;
 
 // A progressive picture has ten or so. Each may cost as much as decoding the picture, and take a few bytes.
@@ -99,7 +99,8 @@ JpegDecoder::JpegDecoder(std::string_view bytes, std::filesystem::path path)
   state.info.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
   const int64_t pixels = size().height * size().width;
   const auto text = [&] {
-    return "a picture of " + std::to_string(size().height) + " x " + std::to_string(size().width) + " pixels ";
+    return "a picture of " + std::to_string(size().height) + " x " + std::to_string(size().width) +
+           " pixels ";
   };
   if (pixels > kMaxPixels) throw DataError(state.path, text() + "is more than is read");
   if (pixels / kMaxPixelsPerByte > static_cast<int64_t>(bytes.size())) {

@@ -63,13 +63,13 @@ NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix)
   return out;
 }
 
-// Torch lets a file say where in its table the generator is and, apart from that, how much of the table is left:
-// where the two do not fit, it would read beyond the table.
+// Torch lets a file say where in its table the generator is and, apart from that, how much of the table is
+// left: where the two do not fit, it would read beyond the table.
 void check_engine(const at::mt19937_data_pod& engine) {
   const auto next = static_cast<int64_t>(engine.next_), left = static_cast<int64_t>(engine.left_);
   const bool is_fresh = next == 0 && left == 1;
-  TORCH_CHECK_VALUE(is_fresh || next + left == at::MERSENNE_STATE_N + 1, "place ", next, " with ", left, " left of ",
-                    at::MERSENNE_STATE_N);
+  TORCH_CHECK_VALUE(is_fresh || next + left == at::MERSENNE_STATE_N + 1, "place ", next, " with ", left,
+                    " left of ", at::MERSENNE_STATE_N);
 }
 
 // A checkpoint in memory.

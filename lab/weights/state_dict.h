@@ -14,8 +14,8 @@ namespace tensorion::lab {
 // Parameters and buffers under timm's names. They share the module's memory.
 NamedTensors state_dict(const torch::nn::Module& module);
 
-// Whether the tensors fit the model but for a head of another number of classes. If they do not fit at all, the error
-// of load_state_dict.
+// Whether the tensors fit the model but for a head of another number of classes. If they do not fit at all,
+// the error of load_state_dict.
 bool check_state_dict(const Classifier& model, const NamedTensors& tensors, const std::string& source);
 
 // Copies `tensors` into the model, converted to its dtypes. Names and shapes

@@ -42,7 +42,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<at::Tensor> before;
   for (const auto& parameter : run.model.parameters()) before.push_back(parameter.detach().clone());
   const bool loaded = fuzz::succeeds<c10::Error>(run.folder.path(), [] {
-    lab::load_checkpoint(run.folder.path(), run.model, run.optimizer, [](const std::string& what) { fuzz::fail(what); });
+    lab::load_checkpoint(run.folder.path(), run.model, run.optimizer,
+                         [](const std::string& what) { fuzz::fail(what); });
   });
   if (loaded) {
     at::rand({2000});  // the generator is in order
@@ -50,8 +51,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const auto after = run.model.parameters();
   for (size_t i = 0; i < before.size(); ++i) {
-    fuzz::expect(before[i].equal(after[i].nan_to_num()) || before[i].nan_to_num().equal(after[i].nan_to_num()),
-                 "the model changed although the checkpoint was refused");
+    fuzz::expect(
+        before[i].equal(after[i].nan_to_num()) || before[i].nan_to_num().equal(after[i].nan_to_num()),
+        "the model changed although the checkpoint was refused");
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// The first byte says which of a data set's files the others are: a batch of CIFAR-10, one of CIFAR-100, or the names
-// of its classes.
+// The first byte says which of a data set's files the others are: a batch of CIFAR-10, one of CIFAR-100, or
+// the names of its classes.
 #include <ATen/ATen.h>
 
 #include "lab/data/cifar.h"
@@ -18,8 +18,8 @@ struct Folders {
   lab::testing::TemporaryFolder cifar10, cifar100, names;
 
   Folders() {
-    for (const std::string name : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
-                                   "data_batch_5", "test_batch"}) {
+    for (const std::string name :
+         {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
       fs::create_symlink(file.path(), cifar10 / (name + ".bin"));
     }
     std::string classes;
@@ -36,7 +36,8 @@ struct Folders {
 void check(const lab::Source& source, int64_t classes) {
   fuzz::expect(static_cast<int64_t>(source.classes.size()) == classes, "not so many classes");
   for (const auto* samples : {&source.train, &source.test}) {
-    fuzz::expect(samples->pixels.size(0) == static_cast<int64_t>(samples->labels.size()), "labels and pictures");
+    fuzz::expect(samples->pixels.size(0) == static_cast<int64_t>(samples->labels.size()),
+                 "labels and pictures");
     for (const int64_t label : samples->labels) fuzz::expect(label >= 0 && label < classes, "a label");
   }
 }

@@ -1,4 +1,5 @@
-// The bytes are the value of --unfolding, as the program reads it, and the same as the library's own notation.
+// The bytes are the value of --unfolding, as the program reads it, and the same as the library's own
+// notation.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -13,12 +14,12 @@ using namespace tensorion;
 // On a kernel: an unfolding of it, or an error. Its notation is read as the same.
 void use(const UnfoldingStrategy& unfolding) {
   if (!unfolding.is_online()) {
-    fuzz::succeeds<c10::ValueError>("[tensorion.unfold]", [&] {
-      fuzz::expect(unfolding.choose({8, 4, 3, 3}).rows() > 0, "no rows");
-    });
+    fuzz::succeeds<c10::ValueError>(
+        "[tensorion.unfold]", [&] { fuzz::expect(unfolding.choose({8, 4, 3, 3}).rows() > 0, "no rows"); });
   }
-  fuzz::succeeds<c10::ValueError>(
-      "[tensorion.lmo]", [&] { fuzz::expect(UnfoldingStrategy::parse(unfolding.str()) == unfolding, "parse"); });
+  fuzz::succeeds<c10::ValueError>("[tensorion.lmo]", [&] {
+    fuzz::expect(UnfoldingStrategy::parse(unfolding.str()) == unfolding, "parse");
+  });
 }
 
 }  // namespace

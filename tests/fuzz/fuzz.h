@@ -49,8 +49,8 @@ class MemoryFile {
   int descriptor_;
 };
 
-// Calls a parser, which must succeed or throw an `Error` whose message names `culprit`; true where it succeeds. Any
-// other exception is left to end the process.
+// Calls a parser, which must succeed or throw an `Error` whose message names `culprit`; true where it
+// succeeds. Any other exception is left to end the process.
 template <typename Error, typename Parse>
 bool succeeds(const std::string& culprit, const Parse& parse) {
   try {

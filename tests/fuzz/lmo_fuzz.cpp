@@ -1,5 +1,5 @@
-// The bytes are a shape, a set of modes and values of any bit pattern: unfold and fold are inverses, the oracle
-// answers within the unit ball and its certificate holds, and a step changes all parameters or none.
+// The bytes are a shape, a set of modes and values of any bit pattern: unfold and fold are inverses, the
+// oracle answers within the unit ball and its certificate holds, and a step changes all parameters or none.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ using namespace tensorion;
 
 constexpr int64_t kMaxElements = 1024;
 constexpr double kSlack = 0.02;  // of the unit ball, for "halley" in single precision
-constexpr double kRounding = 1e-3;  // of nuclear norms from a Gram matrix in single precision: sqrt(epsilon) and more
+constexpr double kRounding =
+    1e-3;  // of nuclear norms from a Gram matrix in single precision: sqrt(epsilon) and more
 
 // Takes the bytes one by one; zeros when there are no more.
 class Bytes {
@@ -95,15 +96,16 @@ void check_fold(const at::Tensor& x, const Modes& modes) {
 
 void check_lmo(const at::Tensor& m, const UnfoldingStrategy& strategy, const std::string& method) {
   LmoResult result;
-  const bool solved = fuzz::succeeds<c10::Error>("[tensorion.", [&] {
-    result = lmo(m, strategy, {.method = method});
-  });
+  const bool solved =
+      fuzz::succeeds<c10::Error>("[tensorion.", [&] { result = lmo(m, strategy, {.method = method}); });
   if (!solved) return;
   fuzz::expect(is_finite(m), "no error on values that are not finite");
   fuzz::expect(result.x.sizes() == m.sizes() && result.x.dtype() == m.dtype() && is_finite(result.x),
                "the direction is not finite");
   if (m.numel() == 0) return;
-  const auto eps = m.scalar_type() == at::kBFloat16 ? 1.0 / 128 : m.scalar_type() == at::kHalf ? 1.0 / 1024 : 0;
+  const auto eps = m.scalar_type() == at::kBFloat16 ? 1.0 / 128
+                   : m.scalar_type() == at::kHalf   ? 1.0 / 1024
+                                                    : 0;
   const auto matrix = unfold(result.x, result.modes);
   const double norm = singular_values(matrix)[0];
   const double side = std::sqrt(static_cast<double>(std::min(matrix.size(0), matrix.size(1))));
@@ -114,8 +116,8 @@ void check_lmo(const at::Tensor& m, const UnfoldingStrategy& strategy, const std
   if (scale == 0) return fuzz::expect(norm == 0 && result.upper == 0, "zero does not give zero");
   const double best = optimum(m, scale), value = result.value / scale, upper = result.upper / scale;
   fuzz::expect(value <= best * (1 + kRounding) && upper >= best * (1 - kRounding),
-               "the certificate [" + std::to_string(value) + ", " + std::to_string(upper) + "] does not hold " +
-                   std::to_string(best));
+               "the certificate [" + std::to_string(value) + ", " + std::to_string(upper) +
+                   "] does not hold " + std::to_string(best));
 }
 
 void check_norms(const at::Tensor& x) {
@@ -179,14 +181,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   switch (task % 8) {
     case 1:
     case 2:
-    case 3:
-      check_lmo(x, strategy, kMethods[task / 24 % 3]);
-      break;
+    case 3: check_lmo(x, strategy, kMethods[task / 24 % 3]); break;
     case 4:
       if (x.numel() <= 64 && x.dim() <= 4) check_norms(x);
       break;
-    default:
-      check_step(x, strategy);
+    default: check_step(x, strategy);
   }
   return 0;
 }

@@ -176,7 +176,9 @@ def make_lmo():
     write("lmo", "rank_one", case(9, 0, [2, 2, 2], [0], struct.pack("<2f", 0, 2)))
     write("lmo", "near_largest_double", case(9, 1, [2, 2, 2], [0], struct.pack("<3d", 3e303, -1e304, 2e303)))
     write("lmo", "empty", case(9, 0, [2, 0, 2], [0], b""))
-    write("lmo", "shape", bytes([0, 3, 0]) + struct.pack(">q", 2**62) + bytes([0]) + struct.pack(">q", 2**40) + bytes(9))
+    # Sizes of 2^62, 2^40 and 1, the first two in the rows.
+    sizes = b"\0" + struct.pack(">q", 2**62) + b"\0" + struct.pack(">q", 2**40) + b"\1\1"
+    write("lmo", "shape", b"\0\3" + sizes + b"\2\1\0\1\1")
 
 
 if __name__ == "__main__":

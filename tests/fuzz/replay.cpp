@@ -1,5 +1,5 @@
-// Runs a fuzz target once on each file of the folders that are named: what libFuzzer finds is found again by any
-// compiler.
+// Runs a fuzz target once on each file of the folders that are named: what libFuzzer finds is found again by
+// any compiler.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>

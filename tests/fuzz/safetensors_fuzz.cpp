@@ -28,7 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto copy = folder.file("copy.safetensors");
   lab::write_safetensors(copy, read.tensors, read.metadata);
   const auto again = lab::read_safetensors(copy);
-  fuzz::expect(again.metadata == read.metadata && again.tensors.size() == read.tensors.size(), "not the same");
+  fuzz::expect(again.metadata == read.metadata && again.tensors.size() == read.tensors.size(),
+               "not the same");
   for (const auto& [name, tensor] : read.tensors) {
     fuzz::expect(same_bits(again.tensors.at(name), tensor), "tensor " + name + " changed");
   }

@@ -1,5 +1,5 @@
-// Lets libFuzzer change the header and the data of a safetensors file each on its own, with a length that fits, most
-// of the time: otherwise nearly every change ends at the file's first check.
+// Lets libFuzzer change the header and the data of a safetensors file each on its own, with a length that
+// fits, most of the time: otherwise nearly every change ends at the file's first check.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,8 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   part.resize(std::max(old_size, room));
   part.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(part.data()), old_size, room));
   length = parts[0].size();
-  const std::string file = std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + parts[0] + parts[1];
+  const std::string file =
+      std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + parts[0] + parts[1];
   std::memcpy(data, file.data(), file.size());
   return file.size();
 }

@@ -90,8 +90,8 @@ TEST(Jpeg, OtherFilesAreNamed) {
 TEST(Jpeg, NoMemoryForAPictureThatTheBytesCannotHold) {
   std::string huge = jpeg(smooth_picture(3, 16, 16));
   huge.replace(huge.find("\xff\xc0") + 5, 4, std::string("\x2d\0\x2d\0", 4));
-  expect_error<DataError>([&] { decode(huge); },
-                          "a picture of 11520 x 11520 pixels does not fit into " + std::to_string(huge.size()));
+  expect_error<DataError>([&] { decode(huge); }, "a picture of 11520 x 11520 pixels does not fit into " +
+                                                     std::to_string(huge.size()));
   EXPECT_EQ(decode(jpeg(at::zeros({1, 3000, 3000}, at::kByte))).size(1), 3000);  // as few bytes as can be
 }
 
@@ -99,12 +99,17 @@ TEST(Jpeg, NoMemoryForAPictureThatTheBytesCannotHold) {
 TEST(Jpeg, ScansAreLimited) {
   const auto picture = smooth_picture(1, 16, 16);
   const auto with_scans = [&](int count) {
-    std::vector<jpeg_scan_info> scans{{.comps_in_scan = 1, .component_index = {0}, .Ss = 0, .Se = 0, .Ah = 0, .Al = 0}};
+    std::vector<jpeg_scan_info> scans{
+        {.comps_in_scan = 1, .component_index = {0}, .Ss = 0, .Se = 0, .Ah = 0, .Al = 0}};
     // The coefficients one by one, first without their last bit.
     for (const int bit : {1, 0}) {
       for (int k = 1; k < 64; ++k) {
-        scans.push_back(
-            {.comps_in_scan = 1, .component_index = {0}, .Ss = k, .Se = k, .Ah = bit == 1 ? 0 : 1, .Al = bit});
+        scans.push_back({.comps_in_scan = 1,
+                         .component_index = {0},
+                         .Ss = k,
+                         .Se = k,
+                         .Ah = bit == 1 ? 0 : 1,
+                         .Al = bit});
       }
     }
     scans.resize(count);

@@ -65,7 +65,8 @@ inline std::string bytes_of(const at::Tensor& x) {
   return {reinterpret_cast<const char*>(flat.const_data_ptr<uint8_t>()), static_cast<size_t>(flat.numel())};
 }
 
-// C x H x W bytes as JPEG of best quality: grayscale (C = 1), RGB (3) or CMYK (4); progressive where scans are given.
+// C x H x W bytes as JPEG of best quality: grayscale (C = 1), RGB (3) or CMYK (4); progressive where scans
+// are given.
 inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true,
                         const std::vector<jpeg_scan_info>& scans = {}) {
   const auto channels = static_cast<int>(picture.size(0));

@@ -63,7 +63,8 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   write_safetensors(path, changed.tensors, changed.metadata);
   refuse("expected the format tensorion-checkpoint-1, got 'something else'");
   // The last: a number beyond any integer was converted all the same.
-  for (const std::string state : {"", "{", "{}", R"({"epoch": "1"})", "[]", R"({"epoch": 1e300, "loss_sum": 0})"}) {
+  for (const std::string state :
+       {"", "{", "{}", R"({"epoch": "1"})", "[]", R"({"epoch": 1e300, "loss_sum": 0})"}) {
     changed = good;
     changed.metadata["state"] = state;
     write_safetensors(path, changed.tensors, changed.metadata);
@@ -80,11 +81,13 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
     write_safetensors(path, changed.tensors, changed.metadata);
     refuse(path + ": the state of the generator is not valid");
   }
-  // Torch takes a place in the generator's table that leaves less than the state says, and reads beyond the table.
+  // Torch takes a place in the generator's table that leaves less than the state says, and reads beyond the
+  // table.
   changed = good;
   changed.tensors["generator"] = good.tensors.at("generator").clone();
-  changed.tensors["generator"].slice(0, 8, 12).copy_(at::tensor({88, 2, 0, 0}, at::kByte));   // 600 left
-  changed.tensors["generator"].slice(0, 16, 24).copy_(at::tensor({88, 2, 0, 0, 0, 0, 0, 0}, at::kByte));  // from 600
+  changed.tensors["generator"].slice(0, 8, 12).copy_(at::tensor({88, 2, 0, 0}, at::kByte));  // 600 left
+  changed.tensors["generator"].slice(0, 16, 24).copy_(
+      at::tensor({88, 2, 0, 0, 0, 0, 0, 0}, at::kByte));  // from 600
   write_safetensors(path, changed.tensors, changed.metadata);
   refuse(path + ": the state of the generator is not valid: place 600 with 600 left of 624");
   changed = good;

@@ -1,6 +1,6 @@
-// Takes the place of torch's header of this name in the build for ThreadSanitizer, which does not see how gcc's
-// OpenMP starts and joins its threads and would report every parallel loop: here they are std::threads, which it does
-// see. What a loop's body does is as in any other build.
+// Takes the place of torch's header of this name in the build for ThreadSanitizer, which does not see how
+// gcc's OpenMP starts and joins its threads and would report every parallel loop: here they are std::threads,
+// which it does see. What a loop's body does is as in any other build.
 #pragma once
 
 #include <omp.h>
