@@ -25,7 +25,7 @@ for target in "${targets[@]}"; do
   build-fuzz/tests/fuzz/"${target}_fuzz" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 \
     -artifact_prefix="$findings/" "$corpus" tests/fuzz/corpus/"$target" >"$log" 2>&1 || failed=1
   executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
-  coverage=$(grep -o ' cov: [0-9]*' "$log" | tail -n 1 | tr -dc '0-9')
+  coverage=$(sed -n 's/.* cov: \([0-9]*\) .*/\1/p' "$log" | tail -n 1)
   found=$(find "$findings" -type f | wc -l)
   printf '%-12s %12s %10s %9s\n' "$target" "${executions:--}" "${coverage:--}" "$found"
   if [ $failed -ne 0 ]; then
