@@ -28,10 +28,18 @@ struct Candidate {
   double upper;  // of the nuclear norm
 };
 
+double frobenius_norm(const at::Tensor& m) {
+  const double norm = at::linalg_vector_norm(m, 2, std::nullopt, false, at::kDouble).item<double>();
+  if (norm > 1e-140 && norm < 1e140) return norm;
+  // Squares of such entries leave the range of a double.
+  const double largest = m.abs().max().item<double>();
+  if (largest == 0 || !std::isfinite(largest)) return largest;
+  return largest * at::linalg_vector_norm(m.to(at::kDouble) / largest).item<double>();
+}
+
 // All unfoldings with the bound ||A||_* <= sqrt(min(m, n)) ||A||_F, by decreasing bound.
 std::vector<Candidate> candidates(const at::Tensor& m) {
-  const double norm =
-      at::linalg_vector_norm(m, 2, std::nullopt, false, at::kDouble).item<double>() * (1 + 1e-6);
+  const double norm = frobenius_norm(m) * (1 + 1e-6);
   std::vector<Candidate> all;
   for (const auto& modes : unfoldings(m.sizes())) {
     const Unfolding unfolding(m.sizes(), modes);

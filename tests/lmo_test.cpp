@@ -191,6 +191,20 @@ TEST(Lmo, BadInputIsNamed) {
   }
 }
 
+// The bound that rules out unfoldings underflowed to zero, and the certificate did not hold.
+TEST(Lmo, AnyScale) {
+  const auto x = decaying({3, 3, 4}, 1, 0.5).to(at::kDouble);
+  for (const auto* strategy : {"online", "balanced"}) {
+    const auto expected = lmo(x, strategy);
+    for (const int exponent : {-900, -300, 300, 900}) {
+      const auto result = lmo(x * std::ldexp(1.0, exponent), strategy);
+      EXPECT_EQ(result.modes, expected.modes) << exponent;
+      EXPECT_NEAR(std::ldexp(result.value, -exponent), expected.value, 1e-6 * expected.value) << exponent;
+      EXPECT_NEAR(std::ldexp(result.upper, -exponent), expected.upper, 1e-6 * expected.upper) << exponent;
+    }
+  }
+}
+
 // Of rank one, all bounds of all nuclear norms meet: rounding let them pass each other, and no unfolding was
 // left.
 TEST(Lmo, RankOne) {

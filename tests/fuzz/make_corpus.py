@@ -174,6 +174,9 @@ def make_lmo():
     write("lmo", "largest", case(9, 0, [2, 3, 2], [0], struct.pack("<2f", 3.4e38, -3e38)))
     # Bounds passed each other by rounding, and no unfolding was left.
     write("lmo", "rank_one", case(9, 0, [2, 2, 2], [0], struct.pack("<2f", 0, 2)))
+    # The squares of these underflow, and with them the bound that rules out unfoldings did.
+    small = struct.pack("<4d", 1e-245, 1e-245, 1e-245, 1e-294) + struct.pack("<3d", 1e-245, 1e-245, 1e-299)
+    write("lmo", "small_doubles", case(9, 1, [3, 3, 4], [0], small))
     write("lmo", "near_largest_double", case(9, 1, [2, 2, 2], [0], struct.pack("<3d", 3e303, -1e304, 2e303)))
     write("lmo", "empty", case(9, 0, [2, 0, 2], [0], b""))
     # Sizes of 2^62, 2^40 and 1, the first two in the rows.
