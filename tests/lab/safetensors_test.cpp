@@ -78,6 +78,7 @@ TEST_F(SafeTensorsTest, RoundTripIsBitwiseForEveryDtypeShapeAndStride) {
     EXPECT_EQ(read.scalar_type(), tensor.scalar_type()) << name;
     ASSERT_EQ(read.sizes(), tensor.sizes()) << name;
     const auto dense = tensor.detach().contiguous();
+    if (dense.numel() == 0) continue;  // no memory to compare
     EXPECT_EQ(std::memcmp(read.const_data_ptr(), dense.const_data_ptr(), dense.nbytes()), 0) << name;
   }
 }
