@@ -17,7 +17,7 @@ double number(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
 }
 
-double sum(const std::vector<EpochMetrics>& epochs, double EpochMetrics::*quantity) {
+double sum(const std::vector<EpochMetrics>& epochs, double EpochMetrics::* quantity) {
   double sum = 0;
   for (const auto& epoch : epochs) sum += epoch.*quantity;
   return sum;
