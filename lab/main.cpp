@@ -5,6 +5,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <stdexcept>
 
@@ -52,5 +54,6 @@ int main(int argc, char** argv) {
     std::cerr << program.help();
     return 2;
   }
+  if (!std::cout.flush()) return fail(std::string("cannot write to the standard output: ") + std::strerror(errno));
   return 0;
 }

@@ -4,8 +4,8 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
-#include <regex>
 #include <sstream>
 
 #include "tensorion/elementwise.h"
@@ -77,7 +77,12 @@ Contender select(const at::Tensor& m, int64_t& solved) {
   std::vector<Contender> contenders;
   double bar = 0;  // the largest certified lower bound so far
   const auto rule_out = [&] {
-    std::erase_if(contenders, [bar](const Contender& c) { return c.estimate.bounds().upper < bar; });
+    // Where bounds meet, rounding may put a lower one above the upper one of the same norm: the largest upper
+    // bound is always kept.
+    double best = 0;
+    for (const auto& contender : contenders) best = std::max(best, contender.estimate.bounds().upper);
+    const double least = std::min(bar, best);
+    std::erase_if(contenders, [least](const Contender& c) { return c.estimate.bounds().upper < least; });
   };
   for (const auto& candidate : candidates(m)) {
     if (candidate.upper < bar) break;
@@ -146,20 +151,31 @@ std::string UnfoldingStrategy::str() const {
 
 UnfoldingStrategy UnfoldingStrategy::parse(const std::string& text) {
   if (text.empty() || text.front() != '(') return text;
-  static const std::regex kModes(R"(\(\s*(\d{1,9}\s*,\s*)*(\d{1,9}\s*)?\))");
-  TORCH_CHECK_VALUE(std::regex_match(text, kModes), "[tensorion.lmo] expected modes such as '(0, 2)', got '",
-                    text, "'");
   Modes modes;
-  static const std::regex kNumber(R"(\d+)");
-  for (std::sregex_iterator match(text.begin(), text.end(), kNumber), end; match != end; ++match) {
-    modes.push_back(std::stoll(match->str()));
+  const char* place = text.data() + 1;
+  const char* const end = text.data() + std::max<size_t>(text.size() - 1, 1);
+  const auto skip_spaces = [&] { place = std::find_if(place, end, [](char c) { return c != ' '; }); };
+  bool valid = text.size() > 1 && text.back() == ')';
+  skip_spaces();
+  while (valid && place != end) {
+    int64_t mode = -1;
+    const auto [rest, error] = std::from_chars(place, end, mode);
+    valid = error == std::errc() && mode >= 0;
+    modes.push_back(mode);
+    place = rest;
+    skip_spaces();
+    if (place == end) break;
+    valid = valid && *place++ == ',';
+    skip_spaces();
   }
+  TORCH_CHECK_VALUE(valid, "[tensorion.lmo] expected modes such as '(0, 2)', got '", text, "'");
   return modes;
 }
 
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
-  TORCH_CHECK_TYPE(at::isFloatingType(m.scalar_type()),
+  TORCH_CHECK_TYPE(at::isFloatingType(m.scalar_type()) && !at::isFloat8Type(m.scalar_type()),
                    "[tensorion.lmo] expected a real floating-point tensor, got ", m.scalar_type());
+  TORCH_CHECK_VALUE(m.layout() == at::kStrided, "[tensorion.lmo] expected a dense tensor, got ", m.layout());
   polar.check();
   const auto input = m.detach();
   LmoResult result;

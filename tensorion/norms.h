@@ -43,6 +43,9 @@ struct NormBounds {
 // up to 2^(d-1) - 1 unfoldings in double.
 NormBounds relaxed_norm(const at::Tensor& x, double tol = 1e-3);
 
+// All starts are made side by side, so that their number is one of memory.
+inline constexpr int64_t kMaxRestarts = 1'000'000;
+
 // Below: the best of `restarts` >= 1 seeded random starts, and one more, of the
 // higher-order power method. Above: relaxed_norm. The two need not meet.
 NormBounds spectral_norm(const at::Tensor& x, int64_t restarts = 32);

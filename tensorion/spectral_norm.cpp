@@ -77,6 +77,8 @@ Factors starts(const at::Tensor& x, int64_t restarts) {
 
 NormBounds spectral_norm(const at::Tensor& x, int64_t restarts) {
   TORCH_CHECK_VALUE(restarts >= 1, "[tensorion.spectral_norm] restarts must be at least 1, got ", restarts);
+  TORCH_CHECK_VALUE(restarts <= kMaxRestarts, "[tensorion.spectral_norm] restarts must be at most ",
+                    kMaxRestarts, ", got ", restarts);
   const auto input = norm_input(x, "spectral_norm");
   if (input.values.dim() <= 2) return relaxed_norm(x);
   const double upper = relaxed_norm(input.values, kRelaxationTolerance).upper;

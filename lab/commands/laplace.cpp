@@ -11,11 +11,11 @@
 
 #include "lab/commands/figures.h"
 #include "lab/commands/flag_values.h"
-#include "lab/data/file.h"
 #include "lab/experiments/laplace_record.h"
 #include "lab/experiments/laplace_sweep.h"
 #include "lab/screen.h"
 #include "lab/text.h"
+#include "lab/training/json_file.h"
 #include "lab/weights/atomic_file.h"
 
 namespace tensorion::lab {
@@ -80,13 +80,14 @@ void check_folder(const LaplaceFlags& flags) {
   if (!fs::exists(path)) return;
   TORCH_CHECK_VALUE(flags.resume, flags.out.string(),
                     " already has results: --resume goes on with them, another folder (--out) begins anew");
-  const auto begun = nlohmann::json::parse(read_file(path));
   const auto now = fixed_options(flags);
-  for (const auto& [key, value] : now.items()) {
-    TORCH_CHECK_VALUE(begun.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
-                      " was begun with other options: ", key, " ", begun.value(key, nlohmann::json()).dump(),
-                      ", got ", value.dump());
-  }
+  read_json(path, [&](const nlohmann::json& begun) {
+    for (const auto& [key, value] : now.items()) {
+      TORCH_CHECK_VALUE(begun.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
+                        " was begun with other options: ", key, " ", begun.value(key, nlohmann::json()).dump(),
+                        ", got ", value.dump());
+    }
+  });
 }
 
 // The runs of all problems, one after the other.

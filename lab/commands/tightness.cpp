@@ -10,13 +10,12 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "lab/commands/figures.h"
 #include "lab/commands/presets.h"
-#include "lab/data/file.h"
 #include "lab/experiments/convolution.h"
 #include "lab/experiments/tightness.h"
+#include "lab/training/json_file.h"
 #include "lab/training/progress.h"
 #include "lab/weights/atomic_file.h"
 #include "lab/weights/safetensors.h"
@@ -44,10 +43,8 @@ class Collector : public TrainingObserver {
   Collector(const TightnessOptions& options, fs::path file, TrainingObserver& progress)
       : options_(options), file_(std::move(file)), progress_(progress) {
     if (!options.flags.resume || !fs::exists(file_)) return;
-    std::istringstream lines(read_file(file_));
-    for (std::string line; std::getline(lines, line);) {
-      collected_.push_back(tightness_from_json(nlohmann::json::parse(line)));
-    }
+    read_json_lines(
+        file_, [&](const nlohmann::json& value) { collected_.push_back(tightness_from_json(value)); });
   }
 
   void after_step(const Trainer& trainer) override {

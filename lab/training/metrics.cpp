@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace tensorion::lab {
 namespace {
@@ -103,7 +102,7 @@ ordered_json to_json(const RunSummary& summary) {
   return out;
 }
 
-RunSummary summary_from_json(const json& json, const std::string& metrics_lines) {
+RunSummary summary_from_json(const json& json) {
   RunSummary summary;
   summary.identity = {json.at("run").get<std::string>(), json.at("optimizer").get<std::string>(),
                       json.at("seed").get<int64_t>(), json.value("label", "")};
@@ -112,10 +111,6 @@ RunSummary summary_from_json(const json& json, const std::string& metrics_lines)
   summary.skipped_steps = json.at("skipped_steps").get<int64_t>();
   summary.parameters = json.at("parameters").get<int64_t>();
   summary.threads = json.at("threads").get<int64_t>();
-  std::istringstream lines(metrics_lines);
-  for (std::string line; std::getline(lines, line);) {
-    summary.epochs.push_back(epoch_metrics_from_json(nlohmann::json::parse(line)));
-  }
   return summary;
 }
 
