@@ -123,7 +123,7 @@ def split(
                 f"{options['min_order']}, and there is no fallback"
             )
         if algorithm == "tensorion":
-            check_unfolding(param, label, options)
+            _check_unfolding(param, label, options)
             _check_place(param, label, process_group)
         members.setdefault(algorithm, []).append(index)
     parts = []
@@ -136,8 +136,7 @@ def split(
     return parts
 
 
-def check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> None:
-    """Raise where the parameter does not have the unfolding of the options."""
+def _check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> None:
     reason = _misfit(tuple(param.shape), options["unfolding"], options["adjust_lr_fn"])
     if reason:
         raise ValueError(f"[tensorion.Tensorion] unfolding {options['unfolding']} does not fit {label}: {reason}")
@@ -164,10 +163,11 @@ def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str,
     """Raise where a group has no algorithm, or one that does not fit its parameters."""
     if not options["algorithm"]:
         raise ValueError(f"[tensorion.Tensorion] group {number} has no 'algorithm'")
-    if options["algorithm"] != "tensorion":
+    if options["algorithm"] != "tensorion" or torch.compiler.is_compiling():
         return
-    for param, label in zip(group["params"], labels(number, group), strict=True):
-        check_unfolding(param, label, options)
+    for index, param in enumerate(group["params"]):
+        if _misfit(tuple(param.shape), options["unfolding"], options["adjust_lr_fn"]):
+            _check_unfolding(param, labels(number, group)[index], options)
 
 
 def check_gradients(group: Mapping[str, Any], number: int) -> None:

@@ -90,8 +90,12 @@ def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:
     """Raise where the state would put a NaN into the parameter."""
     for key in KEYS[algorithm]:
         value = _grid.local(state[key])
-        if not value.isfinite().all():
-            raise ValueError(f"[tensorion.Tensorion] expected a finite {key} for {label}, got one that is not")
+        # Second moments may overflow, as torch's do: that parameter then stands still.
+        bad = value.isnan() if key == "exp_avg_sq" else ~value.isfinite()
+        if bad.any():
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a finite {key} for {label}, got {value[bad].flatten()[0].item()}"
+            )
         if key in ("step", "exp_avg_sq") and (value < 0).any():
             raise ValueError(
                 f"[tensorion.Tensorion] expected a {key} that is not negative for {label}, got {value.min().item():g}"
