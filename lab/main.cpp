@@ -19,6 +19,7 @@
 int main(int argc, char** argv) {
   CLI::App program{"Tensorion: Muon for tensors of any order"};
   program.name("tensorion");
+  program.require_subcommand(0, 1);
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
   tensorion::lab::add_train(program);
   tensorion::lab::add_compare(program);

@@ -147,6 +147,9 @@ void run_laplace(const LaplaceFlags& flags) {
   std::vector<LaplaceProblem> problems;
   problems.reserve(flags.problems.size());
   for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
+  const auto& options = flags.options;
+  TensorionOptions().momentum(options.momentum).polar(options.polar).check();
+  TensorionOptions().fallback_momentum(options.sgd_momentum).check();
   check_folder(flags);
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
@@ -193,8 +196,8 @@ void add_laplace(CLI::App& program) {
   command->add_option("--lrs", flags->lrs, "Learning rates")->delimiter(',')->check(CLI::PositiveNumber);
   command->add_option("--seeds", flags->seeds, "Seeds of the train to start from")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--steps", flags->options.steps, "Steps of a run")->check(CLI::PositiveNumber);
+      ->check(non_negative_count());
+  command->add_option("--steps", flags->options.steps, "Steps of a run")->check(positive_count());
   command->add_option("--schedule", flags->options.schedule.name, "Learning rate schedule")
       ->check(CLI::IsMember({"constant", "cosine"}))
       ->capture_default_str();
@@ -210,7 +213,7 @@ void add_laplace(CLI::App& program) {
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Threads of torch")
-      ->check(CLI::PositiveNumber)
+      ->check(thread_count())
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
   command->add_flag("--resume", flags->resume, "Go on with what the folder has");

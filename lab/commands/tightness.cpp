@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "lab/commands/flag_values.h"
 #include "lab/commands/figures.h"
 #include "lab/commands/presets.h"
 #include "lab/experiments/convolution.h"
@@ -102,7 +103,6 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   const auto folder = options.flags.out.empty() ? fs::path("runs/tightness") : options.flags.out;
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
-  fs::create_directories(folder);
   Screen screen(stderr);
   Progress progress(screen, "");
   Collector collector(options, folder / "metrics.jsonl", progress);
@@ -139,22 +139,22 @@ void add_tightness(CLI::App& program) {
       "Measure how tight the relaxation and the balanced unfolding are on the momenta of a training");
   add_scale(*command, options->scale);
   command->add_option("--every", options->every, "Steps from one measurement to the next")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_count());
   command->add_option("--starts", options->starts, "Random starts of the power method for ||X||_sigma")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->capture_default_str();
   command
       ->add_option("--convolution-size", options->convolution.size,
                    "Height and width of the inputs for the norms of the trained kernels as convolutions")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->capture_default_str();
   command
       ->add_option("--certify", options->convolution.certified,
                    "Certify the relaxed norm of trained kernels of up to so many elements")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str();
   command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
   add_run_flags(*command, options->flags);

@@ -54,6 +54,11 @@ std::string option_name(std::string key) {
   return "--" + key;
 }
 
+void check_may_begin(const fs::path& folder, bool may) {
+  TORCH_CHECK_VALUE(may, "[tensorion.train] ", folder.string(),
+                    " already has a run: --resume goes on with it, another folder (--out) begins anew");
+}
+
 // In the order in which options are written: a derived one comes after the one that it derives from.
 void check_same(const fs::path& folder, const json& begun, const ordered_json& now) {
   for (const auto& [key, value] : now.items()) {
@@ -161,12 +166,11 @@ int64_t count_parameters(const Classifier& model) {
 RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const RunOptions& options,
                         TrainingObserver& progress) {
   const auto& folder = options.folder;
-  fs::create_directories(folder);
-  const FolderLock lock(folder);
   const auto described = describe(config, data);
+  std::optional<FolderLock> lock;
   if (fs::exists(folder / "config.json")) {
-    TORCH_CHECK_VALUE(options.resume, "[tensorion.train] ", folder.string(),
-                      " already has a run: --resume goes on with it, another folder (--out) begins anew");
+    lock.emplace(folder);
+    check_may_begin(folder, options.resume);
     read_json(folder / "config.json", [&](const json& begun) { check_same(folder, begun, described); });
     if (fs::exists(folder / "summary.json")) {
       auto summary = read_summary(folder);
@@ -187,6 +191,12 @@ RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const 
                       config.seed, config.label};
   summary.parameters = count_parameters(*model);
   summary.threads = config.threads;
+  // From here on there is something to keep: what was wrong with the options has left no folder.
+  if (!lock) {
+    fs::create_directories(folder);
+    lock.emplace(folder);
+    check_may_begin(folder, !fs::exists(folder / "config.json"));  // of a process that was faster
+  }
   Recorder recorder(options, summary.identity, *model, optimizer, progress);
   write_file(folder / "config.json", described.dump(2) + '\n');
   if (options.resume) {

@@ -1,95 +1,49 @@
 """The commands `tensorion train` and `tensorion compare`, on tiny data, through the real program."""
 
-import json
 import os
 import pty
-import random
 import re
 import resource
 import shlex
 import signal
 import struct
 import subprocess
-import sysconfig
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_training
 import torch
+from tiny_training import (
+    PROGRAM,
+    TINY_MODEL,
+    TRAIN_SAMPLES,
+    assert_same_results,
+    files,
+    metrics,
+    read_json,
+    read_weights,
+    run,
+    without_times,
+    write_cifar10,
+)
 from torch.optim import lr_scheduler
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
-CLASSES = 10
-TRAIN_SAMPLES = 5 * 24
-TINY_MODEL = ["--model", "resnet18", "--width", "0.125", "--depths", "1,1,1,1"]
-TIMES = {"seconds", "optimizer_seconds"}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """CIFAR-10's files: a bright square whose place and colour tell the class."""
     folder = tmp_path_factory.mktemp("cifar10")
-    numbers = np.random.default_rng(0)
-    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
-    for count, name in zip([24] * 5 + [50], names, strict=True):
-        labels = np.arange(count) % CLASSES
-        pixels = numbers.integers(0, 90, (count, 3, 32, 32))
-        for image, label in zip(pixels, labels, strict=True):
-            row = 6 + 12 * (label // 5)
-            image[label % 3, row : row + 8, 10:22] += 40 * (1 + label % 5 // 2)
-            image[(label + label // 5) % 3, 14:18] += 60
-        records = np.concatenate([labels[:, None], pixels.reshape(count, -1)], axis=1)
-        (folder / name).write_bytes(records.astype(np.uint8).tobytes())
+    write_cifar10(folder)
     return folder
 
 
 @pytest.fixture
 def common(data):
-    """The flags of a run that takes a second or two."""
-    return [
-        *("--dataset", "cifar10", "--data", str(data), *TINY_MODEL),
-        *("--batch-size", "20", "--epochs", "2", "--threads", "1"),
-    ]
-
-
-def run(*arguments, expect=0, **options):
-    command = [PROGRAM, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
-    assert result.returncode == expect, result.stderr
-    return result
-
-
-def read_json(path):
-    return json.loads(path.read_text())
-
-
-def metrics(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def without_times(rows):
-    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
-
-
-def read_weights(path):
-    """A safetensors file's tensors as bytes."""
-    content = path.read_bytes()
-    (length,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8 : 8 + length])
-    body = content[8 + length :]
-    return {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
-
-
-def assert_same_results(folder, expected):
-    assert without_times(metrics(folder)) == [{**row, "run": folder.name} for row in without_times(metrics(expected))]
-    assert read_weights(folder / "weights.safetensors") == read_weights(expected / "weights.safetensors")
-
-
-def files(folder):
-    return {path.name for path in folder.iterdir()}
+    return tiny_training.flags(data)
 
 
 def test_train_learns_and_writes_its_files(common, tmp_path):
@@ -166,30 +120,6 @@ def wait_for_new_checkpoint(process, out, before):
         if path.exists() and path.stat().st_mtime_ns != before:
             return
         time.sleep(0.005)
-
-
-@pytest.mark.parametrize("optimizer", ["tensorion", "adamw"])
-def test_killed_and_resumed_it_ends_the_same(optimizer, common, tmp_path):
-    flags = ["train", *common, "--optimizer", optimizer, "--schedule", "onecycle", "--checkpoint-every", "0"]
-    run(*flags, "--out", tmp_path / "whole")
-    moments = random.Random(1)
-    out = tmp_path / "killed"
-    kills = 0
-    while not (out / "summary.json").exists():
-        checkpoint = out / "checkpoint.safetensors"
-        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        with subprocess.Popen(
-            [PROGRAM, *flags, "--out", str(out), "--resume"], stderr=subprocess.PIPE, text=True
-        ) as process:
-            if kills < 4:
-                wait_for_new_checkpoint(process, out, before)
-                time.sleep(moments.uniform(0, 0.1))
-                process.kill()
-            kills += process.wait() == -signal.SIGKILL
-            assert process.returncode in (0, -signal.SIGKILL), process.stderr.read()
-    assert kills > 0
-    assert_same_results(out, tmp_path / "whole")
-    assert files(out) == files(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
