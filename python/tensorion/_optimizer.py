@@ -125,10 +125,8 @@ class Tensorion(Optimizer):
         }
         _options.checked({}, defaults)
         if not isinstance(params, Iterable):
-            hint = ": its .parameters() are" if isinstance(params, torch.nn.Module) else ""
-            raise TypeError(
-                f"[tensorion.Tensorion] params must be an iterable of Tensors or dicts, got {type(params).__name__}{hint}"
-            )
+            got = type(params).__name__ + (": its .parameters() are" if isinstance(params, torch.nn.Module) else "")
+            raise TypeError(f"[tensorion.Tensorion] params must be an iterable of Tensors or dicts, got {got}")
         self._process_group = _grid.checked_group(process_group)
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device

@@ -81,9 +81,8 @@ def _check_form(state: object, groups: object) -> None:
             raise ValueError(f"[tensorion.Tensorion] expected saved group {number} to be a dict with a list 'params'")
         for key in group["params"]:
             if not isinstance(key, (int, str)):
-                raise ValueError(
-                    f"[tensorion.Tensorion] expected 'params' of saved group {number} to be numbers or names, got {key!r}"
-                )
+                where = f"'params' of saved group {number}"
+                raise ValueError(f"[tensorion.Tensorion] expected {where} to be numbers or names, got {key!r}")
 
 
 def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:

@@ -3,12 +3,10 @@
 import os
 import pty
 import re
-import resource
 import shlex
 import signal
 import struct
 import subprocess
-import time
 import warnings
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from tiny_training import (
     read_json,
     read_weights,
     run,
+    wait_for_new_checkpoint,
     without_times,
     write_cifar10,
 )
@@ -114,14 +113,6 @@ def test_schedules_are_torchs(name, data, tmp_path):
     assert [row["lr"] for row in metrics(tmp_path / "run")] == pytest.approx(expected, rel=1e-12)
 
 
-def wait_for_new_checkpoint(process, out, before):
-    path = out / "checkpoint.safetensors"
-    while process.poll() is None:
-        if path.exists() and path.stat().st_mtime_ns != before:
-            return
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_path):
     run("train", *common, "--out", tmp_path / "whole")
@@ -141,21 +132,6 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
     again = run(*flags)
     assert "accuracy" in again.stdout
     assert again.stderr == ""
-
-
-def test_a_damaged_checkpoint_is_replaced_by_the_one_before(common, tmp_path):
-    run("train", *common, "--out", tmp_path / "whole")
-    out = tmp_path / "stopped"
-    flags = ["train", *common, "--out", str(out), "--resume", "--checkpoint-every", "0"]
-    with subprocess.Popen([PROGRAM, *flags], stderr=subprocess.PIPE) as process:
-        while process.poll() is None and not (out / "checkpoint.previous.safetensors").exists():
-            time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
-    newest = out / "checkpoint.safetensors"
-    newest.write_bytes(newest.read_bytes()[:-10])
-    result = run(*flags)
-    assert "going on from the checkpoint before it" in result.stderr
-    assert_same_results(out, tmp_path / "whole")
 
 
 def test_options_must_be_those_it_was_begun_with(common, tmp_path):
@@ -188,51 +164,6 @@ def test_one_process_a_folder(common, tmp_path):
         process.send_signal(signal.SIGSTOP)
         assert "another process is at work in" in run(*flags, expect=1).stderr
         process.kill()
-
-
-def test_a_full_disk_is_named_and_the_last_checkpoint_stays_good(common, tmp_path):
-    run("train", *common, "--out", tmp_path / "whole")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount a file system")
-    try:
-        out = disk / "run"
-        flags = ["train", *common, "--out", str(out), "--resume", "--checkpoint-every", "0"]
-        with subprocess.Popen([PROGRAM, *flags], stderr=subprocess.PIPE, text=True) as process:
-            wait_for_new_checkpoint(process, out, 0)
-            process.send_signal(signal.SIGSTOP)
-            (disk / "ballast").write_bytes(bytes(free_bytes(disk)))
-            process.send_signal(signal.SIGCONT)
-            message = process.stderr.read()
-        assert process.returncode == 1
-        assert "No space left on device" in message
-        assert "The checkpoint made in epoch 1 after step" in message
-        assert "is kept" in message
-        assert "checkpoint.safetensors" in files(out)
-        (disk / "ballast").unlink()
-        run(*flags)
-        assert_same_results(out, tmp_path / "whole")
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
-
-
-def free_bytes(folder):
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
-
-
-def test_a_file_too_large_is_named(common, tmp_path):
-    # As a full disk, by a limit that needs no rights.
-    limit = 100_000
-    result = run(
-        *("train", *common, "--out", tmp_path / "run"),
-        expect=1,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert "checkpoint.new.safetensors: File too large. There is no checkpoint yet" in result.stderr
-    assert files(tmp_path / "run") == {"config.json"}
 
 
 def test_what_diverges_is_named(common, tmp_path):

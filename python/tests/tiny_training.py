@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sysconfig
+import time
 from pathlib import Path
 
 import numpy as np
@@ -68,9 +69,18 @@ def read_weights(path):
 
 
 def assert_same_results(folder, expected):
+    """Bitwise, but for the times and the name of the run, which is its folder's."""
     assert without_times(metrics(folder)) == [{**row, "run": folder.name} for row in without_times(metrics(expected))]
     assert read_weights(folder / "weights.safetensors") == read_weights(expected / "weights.safetensors")
 
 
 def files(folder):
     return {path.name for path in folder.iterdir()}
+
+
+def wait_for_new_checkpoint(process, out, before):
+    path = out / "checkpoint.safetensors"
+    while process.poll() is None:
+        if path.exists() and path.stat().st_mtime_ns != before:
+            return
+        time.sleep(0.005)
