@@ -211,14 +211,16 @@ def test_ten_thousand_steps_without_a_nan_or_a_leak():
     torture = Torture(seed=5).run(1000)
     first = torture.digest.hexdigest()
     after_1000 = resident_bytes()
-    torture.run(9000)
+    torture.run(4000)
+    after_5000 = resident_bytes()
+    torture.run(5000)
     after_10000 = resident_bytes()
     assert torture.count == 10_000
     assert torture.skipped == 0  # all were counted
-    growth = after_10000 - after_1000
-    print(
-        f"\nresident memory: {after_1000 / 2**20:.1f} MiB after 1000 steps, {after_10000 / 2**20:.1f} MiB after 10000 "
-        f"({growth / 2**20:+.2f}); {time.process_time() - start:.1f} s"
-    )
-    assert growth < 4 * 2**20  # 9000 steps: a leak of 512 bytes a step would show
+    sizes = [size / 2**20 for size in (after_1000, after_5000, after_10000)]
+    seconds = time.process_time() - start
+    print("\nresident MiB after 1000, 5000, 10000 steps:", *(f"{size:.1f}" for size in sizes), f"({seconds:.0f} s)")
+    # torch and Python fill caches in the first thousands. From then on 256 bytes a step would show.
+    assert sizes[2] - sizes[0] < 16
+    assert sizes[2] - sizes[1] < 1.2
     assert Torture(seed=5).run(1000).digest.hexdigest() == first
