@@ -30,6 +30,14 @@ def unfinished(folder):
     return {path.name for path in folder.glob("*.tmp")} if folder.exists() else set()
 
 
+def written_at(path):
+    """When, in nanoseconds; 0 where there is no such file."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def wait_until(process, condition, seconds):
     """Whether the condition came true while the process ran."""
     end = time.monotonic() + seconds
@@ -43,13 +51,12 @@ def wait_until(process, condition, seconds):
 def kill(process, folder, moments):
     """Kills the process at a random moment; True where it was still running."""
     checkpoint = folder / "checkpoint.safetensors"
-    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
+    before = written_at(checkpoint)
     kind = moments.random()
     if kind < 1 / 6:  # while it starts
         wait_until(process, lambda: False, moments.uniform(0, 0.5))
     else:
-        is_new = lambda: checkpoint.exists() and checkpoint.stat().st_mtime_ns != before  # noqa: E731
-        wait_until(process, is_new, 120)
+        wait_until(process, lambda: written_at(checkpoint) not in (0, before), 120)
         if kind < 1 / 2:
             wait_until(process, lambda: unfinished(folder), 1)
         else:

@@ -21,7 +21,7 @@ LAPLACE = ["laplace", "--problems", "3x4x2", "--optimizers", "adam,tensorion", "
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A folder with data, a run that was left alone, and one that was stopped within its second epoch."""
+    """A folder with data, a run that was left alone, and one that was stopped, with two checkpoints."""
     folder = tmp_path_factory.mktemp("faults")
     (folder / "data").mkdir()
     write_cifar10(folder / "data")
@@ -29,7 +29,7 @@ def whole(tmp_path_factory):
     run(*flags, "--out", folder / "whole")
     command = [PROGRAM, *flags, "--out", str(folder / "stopped"), "--checkpoint-every", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
-        while process.poll() is None and not (folder / "stopped" / "metrics.jsonl").exists():
+        while process.poll() is None and not (folder / "stopped" / "checkpoint.previous.safetensors").exists():
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
     assert process.returncode == 128 + signal.SIGINT
@@ -174,7 +174,7 @@ def test_files_that_may_not_grow(whole, tmp_path):
     before = (out / "checkpoint.safetensors").read_bytes()
     flags = [*train(whole), "--out", out]
     result = run(*flags, expect=1, preexec_fn=limited(100_000))
-    assert "File too large. The checkpoint made in epoch 2 after step" in result.stderr
+    assert "File too large. The checkpoint made in epoch " in result.stderr
     assert (out / "checkpoint.safetensors").read_bytes() == before
     run(*flags)
     assert_same_results(out, whole / "whole")
