@@ -182,7 +182,7 @@ CASES = {
     "width is 10^9": (train("--width", "1e9"), 1, "1e+09"),
     "image size is 0": (train("--image-size", "0"), 1, "got 0"),
     "image size is negative": (train("--image-size", "-32"), 1, "got -32"),
-    "image size is 10^9": (train("--image-size", "1000000000"), 1, "1000000000"),
+    "image size is 10^9": (train("--image-size", "1000000000"), 1, "image size must be at most 16384, got 1000000000"),
     "depths are negative": (train("--depths", "1,1,-1,1"), 1, "[1, 1, -1, 1]"),
     "label smoothing is negative": (
         train("--label-smoothing", "-0.5"),
