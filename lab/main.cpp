@@ -55,6 +55,7 @@ int main(int argc, char** argv) {
     std::cerr << program.help();
     return 2;
   }
-  if (!std::cout.flush()) return fail(std::string("cannot write to the standard output: ") + std::strerror(errno));
+  if (!std::cout.flush())
+    return fail(std::string("cannot write to the standard output: ") + std::strerror(errno));
   return 0;
 }

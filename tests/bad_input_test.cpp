@@ -1,5 +1,5 @@
-// Bad input to the C++ library, a table: the type of the error, words that name the culprit and what came, and
-// nothing changed. Python's table is python/tests/test_bad_input.py.
+// Bad input to the C++ library, a table: the type of the error, words that name the culprit and what came,
+// and nothing changed. Python's table is python/tests/test_bad_input.py.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -32,10 +32,13 @@ struct World {
 
   std::vector<at::Tensor> copies() const {
     std::vector<at::Tensor> all;
-    for (const auto& tensor : {x, matrix, kernel, param, bias, momentum}) all.push_back(tensor.detach().clone());
+    for (const auto& tensor : {x, matrix, kernel, param, bias, momentum})
+      all.push_back(tensor.detach().clone());
     return all;
   }
-  Tensorion optimizer(const TensorionOptions& options = {}) const { return Tensorion({param, bias}, options); }
+  Tensorion optimizer(const TensorionOptions& options = {}) const {
+    return Tensorion({param, bias}, options);
+  }
 };
 
 enum class Kind { kValue, kType };
@@ -85,22 +88,26 @@ const Case kCases[] = {
      "[tensorion.fold] expected a dense matrix, got Sparse"},
     {"unfoldings: a negative size", [](World&) { unfoldings({2, -3, 4}); }, Kind::kValue,
      "sizes must not be negative, got shape [2, -3, 4]"},
-    {"unfoldings: 2^80 elements", [](World&) { unfoldings({int64_t{1} << 40, int64_t{1} << 40}); }, Kind::kValue,
-     "fewer than 2^63 elements, got shape [1099511627776, 1099511627776]"},
-    {"unfoldings: sizes beside a zero", [](World&) { balanced_unfolding({0, int64_t{1} << 40, int64_t{1} << 40}); },
-     Kind::kValue, "fewer than 2^63 elements, got shape [0, 1099511627776, 1099511627776]"},
+    {"unfoldings: 2^80 elements", [](World&) { unfoldings({int64_t{1} << 40, int64_t{1} << 40}); },
+     Kind::kValue, "fewer than 2^63 elements, got shape [1099511627776, 1099511627776]"},
+    {"unfoldings: sizes beside a zero",
+     [](World&) { balanced_unfolding({0, int64_t{1} << 40, int64_t{1} << 40}); }, Kind::kValue,
+     "fewer than 2^63 elements, got shape [0, 1099511627776, 1099511627776]"},
     {"strategy: a word", [](World&) { UnfoldingStrategy::parse("best"); }, Kind::kValue, "got 'best'"},
     {"strategy: a bracket", [](World&) { UnfoldingStrategy::parse("("); }, Kind::kValue, "got '('"},
     {"strategy: only a comma", [](World&) { UnfoldingStrategy::parse("(,)"); }, Kind::kValue, "got '(,)'"},
-    {"strategy: two commas", [](World&) { UnfoldingStrategy::parse("(0,,1)"); }, Kind::kValue, "got '(0,,1)'"},
+    {"strategy: two commas", [](World&) { UnfoldingStrategy::parse("(0,,1)"); }, Kind::kValue,
+     "got '(0,,1)'"},
     {"strategy: a fraction", [](World&) { UnfoldingStrategy::parse("(0.5)"); }, Kind::kValue, "got '(0.5)'"},
     {"strategy: 70 bits", [](World&) { UnfoldingStrategy::parse("(1180591620717411303424)"); }, Kind::kValue,
      "got '(1180591620717411303424)'"},
     {"polar: a sparse matrix", [](World& w) { polar(w.matrix.to_sparse()); }, Kind::kValue,
      "[tensorion.polar] expected a dense tensor, got Sparse"},
-    {"polar: float8", [](World& w) { polar(w.matrix.to(at::kFloat8_e4m3fn)); }, Kind::kType, "got Float8_e4m3fn"},
+    {"polar: float8", [](World& w) { polar(w.matrix.to(at::kFloat8_e4m3fn)); }, Kind::kType,
+     "got Float8_e4m3fn"},
     {"polar: a NaN", [](World& w) { polar(with(w.matrix, kNan)); }, Kind::kValue, "one that contains nan"},
-    {"polar: an infinity", [](World& w) { polar(with(w.matrix, kInfinite)); }, Kind::kValue, "one that contains inf"},
+    {"polar: an infinity", [](World& w) { polar(with(w.matrix, kInfinite)); }, Kind::kValue,
+     "one that contains inf"},
     {"polar: a billion steps",
      [](World& w) { polar(w.matrix, {.method = "newton_schulz", .ns_steps = 1'000'000'000}); }, Kind::kValue,
      "ns_steps must be at most 1000, got 1000000000"},
@@ -111,16 +118,16 @@ const Case kCases[] = {
     {"lmo: a sparse tensor", [](World& w) { lmo(w.x.to_sparse()); }, Kind::kValue,
      "[tensorion.lmo] expected a dense tensor, got Sparse"},
     {"lmo: float8", [](World& w) { lmo(w.x.to(at::kFloat8_e5m2)); }, Kind::kType, "got Float8_e5m2"},
-    {"nuclear_norm: a sparse tensor", [](World& w) { tensorion::nuclear_norm(w.x.to_sparse(), {0}); }, Kind::kValue,
-     "[tensorion.nuclear_norm] expected a dense tensor, got Sparse"},
+    {"nuclear_norm: a sparse tensor", [](World& w) { tensorion::nuclear_norm(w.x.to_sparse(), {0}); },
+     Kind::kValue, "[tensorion.nuclear_norm] expected a dense tensor, got Sparse"},
     {"spectral_norm: 2^62 starts", [](World& w) { spectral_norm(w.x, int64_t{1} << 62); }, Kind::kValue,
      "restarts must be at most 1000000, got 4611686018427387904"},
     {"conv_norm: a negative size", [](World& w) { conv_norm(w.kernel, {4, -4}); }, Kind::kValue,
      "input sizes must be at least 1, got [4, -4]"},
     {"step: fewer gradients", [](World& w) { step_with(w, {}, {w.momentum}); }, Kind::kValue,
      "got 1 parameters, 0 gradients and 1 momenta"},
-    {"step: a gradient of another shape", [](World& w) { step_with(w, {w.matrix}, {w.momentum}); }, Kind::kValue,
-     "expected a gradient of shape [3, 4, 5] at index 0, got [4, 6]"},
+    {"step: a gradient of another shape", [](World& w) { step_with(w, {w.matrix}, {w.momentum}); },
+     Kind::kValue, "expected a gradient of shape [3, 4, 5] at index 0, got [4, 6]"},
     {"step: a sparse momentum", [](World& w) { step_with(w, {w.x}, {w.momentum.to_sparse()}); }, Kind::kValue,
      "expected a dense momentum at index 0, got Sparse"},
     {"step: integers", [](World& w) { step_with(w, {w.x.to(at::kLong)}, {w.momentum}); }, Kind::kType,
@@ -128,14 +135,14 @@ const Case kCases[] = {
     {"step: an unfolding that does not fit",
      [](World& w) { step_with(w, {w.x}, {w.momentum}, {.unfolding = Modes{3}}); }, Kind::kValue,
      "mode must be in [0, 3), got 3"},
-    {"step: lr is infinite", [](World& w) { step_with(w, {w.x}, {w.momentum}, {.lr = kInfinite}); }, Kind::kValue,
-     "lr must be finite and not negative, got inf"},
+    {"step: lr is infinite", [](World& w) { step_with(w, {w.x}, {w.momentum}, {.lr = kInfinite}); },
+     Kind::kValue, "lr must be finite and not negative, got inf"},
     {"optimizer: lr is NaN", [](World& w) { w.optimizer(TensorionOptions(kNan)); }, Kind::kValue,
      "lr must be finite and not negative, got nan"},
-    {"optimizer: min_order is 0", [](World& w) { w.optimizer(TensorionOptions().min_order(0)); }, Kind::kValue,
-     "min_order must be at least 1, got 0"},
-    {"optimizer: no fallback", [](World& w) { w.optimizer(TensorionOptions().fallback(std::nullopt)); }, Kind::kValue,
-     "below min_order = 3, and there is no fallback"},
+    {"optimizer: min_order is 0", [](World& w) { w.optimizer(TensorionOptions().min_order(0)); },
+     Kind::kValue, "min_order must be at least 1, got 0"},
+    {"optimizer: no fallback", [](World& w) { w.optimizer(TensorionOptions().fallback(std::nullopt)); },
+     Kind::kValue, "below min_order = 3, and there is no fallback"},
     {"optimizer: an unknown policy", [](World& w) { w.optimizer(TensorionOptions().nonfinite("warn")); },
      Kind::kValue, "nonfinite must be 'error', 'skip' or 'ignore', got 'warn'"},
     {"optimizer: float8", [](World& w) { Tensorion({w.x.to(at::kFloat8_e4m3fn)}); }, Kind::kType,

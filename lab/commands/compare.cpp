@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lab/commands/flag_values.h"
 #include "lab/commands/figures.h"
+#include "lab/commands/flag_values.h"
 #include "lab/commands/presets.h"
 #include "lab/commands/rate_search.h"
 #include "lab/commands/run_all.h"

@@ -84,8 +84,8 @@ void check_folder(const LaplaceFlags& flags) {
   read_json(path, [&](const nlohmann::json& begun) {
     for (const auto& [key, value] : now.items()) {
       TORCH_CHECK_VALUE(begun.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
-                        " was begun with other options: ", key, " ", begun.value(key, nlohmann::json()).dump(),
-                        ", got ", value.dump());
+                        " was begun with other options: ", key, " ",
+                        begun.value(key, nlohmann::json()).dump(), ", got ", value.dump());
     }
   });
 }

@@ -11,8 +11,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lab/commands/flag_values.h"
 #include "lab/commands/figures.h"
+#include "lab/commands/flag_values.h"
 #include "lab/commands/presets.h"
 #include "lab/experiments/convolution.h"
 #include "lab/experiments/tightness.h"
@@ -44,8 +44,8 @@ class Collector : public TrainingObserver {
   Collector(const TightnessOptions& options, fs::path file, TrainingObserver& progress)
       : options_(options), file_(std::move(file)), progress_(progress) {
     if (!options.flags.resume || !fs::exists(file_)) return;
-    read_json_lines(
-        file_, [&](const nlohmann::json& value) { collected_.push_back(tightness_from_json(value)); });
+    read_json_lines(file_,
+                    [&](const nlohmann::json& value) { collected_.push_back(tightness_from_json(value)); });
   }
 
   void after_step(const Trainer& trainer) override {

@@ -96,7 +96,8 @@ Contents read_previous(const fs::path& folder, const std::string& damage) {
   try {
     return read(previous(folder));
   } catch (const c10::Error& error) {
-    TORCH_CHECK_VALUE(false, damage, "; nor can the checkpoint before it be read: ", error.what_without_backtrace());
+    TORCH_CHECK_VALUE(false, damage,
+                      "; nor can the checkpoint before it be read: ", error.what_without_backtrace());
   }
 }
 

@@ -29,8 +29,8 @@ void read_json_lines(const std::filesystem::path& path, const JsonReader& read) 
   const std::string text = read_file(path);
   size_t number = 0, begin = 0;
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    read_text(path, "line " + std::to_string(++number) + " is ", std::string_view(text).substr(begin, end - begin),
-              read);
+    read_text(path, "line " + std::to_string(++number) + " is ",
+              std::string_view(text).substr(begin, end - begin), read);
   }
 }
 

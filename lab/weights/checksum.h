@@ -2,8 +2,8 @@
 //
 //   "__metadata__":{"tensorion_crc32":"0f1e2d3c", ...}
 //
-// It is that of all bytes of the file, with zeros in its own place. Readers that do not know it see an ordinary
-// entry of the metadata.
+// It is that of all bytes of the file, with zeros in its own place. Readers that do not know it see an
+// ordinary entry of the metadata.
 #pragma once
 
 #include <cstddef>

@@ -110,7 +110,8 @@ TEST_F(SafeTensorsTest, NoTensors) {
 }
 
 TEST_F(SafeTensorsTest, EveryFlippedBitIsRefused) {
-  write_safetensors(path_, {{"a", at::arange(5)}, {"empty", at::ones({0, 3})}, {"b", at::ones({3}, at::kBool)}},
+  write_safetensors(path_,
+                    {{"a", at::arange(5)}, {"empty", at::ones({0, 3})}, {"b", at::ones({3}, at::kBool)}},
                     {{"k", "v"}});
   const auto good = read_bytes(path_);
   EXPECT_TRUE(read_safetensors(path_).has_checksum);
