@@ -28,7 +28,7 @@ def whole(tmp_path_factory):
     flags = train(folder)
     run(*flags, "--out", folder / "whole")
     command = [PROGRAM, *flags, "--out", str(folder / "stopped"), "--checkpoint-every", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None and not (folder / "stopped" / "checkpoint.previous.safetensors").exists():
             time.sleep(0.002)
         process.send_signal(signal.SIGINT)
