@@ -5,6 +5,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <stdexcept>
 
@@ -17,6 +19,7 @@
 int main(int argc, char** argv) {
   CLI::App program{"Tensorion: Muon for tensors of any order"};
   program.name("tensorion");
+  program.require_subcommand(0, 1);
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
   tensorion::lab::add_train(program);
   tensorion::lab::add_compare(program);
@@ -52,5 +55,7 @@ int main(int argc, char** argv) {
     std::cerr << program.help();
     return 2;
   }
+  if (!std::cout.flush())
+    return fail(std::string("cannot write to the standard output: ") + std::strerror(errno));
   return 0;
 }

@@ -54,6 +54,8 @@ Coefficients named_coefficients(const std::string& name) {
 
 Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps) {
   TORCH_CHECK_VALUE(steps >= 1, "[tensorion.polar] ns_steps must be at least 1, got ", steps);
+  TORCH_CHECK_VALUE(steps <= kMaxSteps, "[tensorion.polar] ns_steps must be at most ", kMaxSteps, ", got ",
+                    steps);
   TORCH_CHECK_VALUE(!rows.empty(),
                     "[tensorion.polar] ns_coefficients must hold at least one row (a, b, c), got none");
   for (const auto& row : rows) {

@@ -13,6 +13,9 @@ using Coefficients = std::vector<std::array<double, 3>>;
 // A published set: "muon", "polar_express" or "cans".
 Coefficients named_coefficients(const std::string& name);
 
+// Far more steps than any input needs.
+inline constexpr int64_t kMaxSteps = 1000;
+
 // `steps` rows: those of `rows` in order, the last one repeated where steps exceed them.
 Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps);
 

@@ -175,8 +175,9 @@ UnfoldingStrategy UnfoldingStrategy::parse(const std::string& text) {
 }
 
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
-  TORCH_CHECK_TYPE(at::isFloatingType(m.scalar_type()),
+  TORCH_CHECK_TYPE(at::isFloatingType(m.scalar_type()) && !at::isFloat8Type(m.scalar_type()),
                    "[tensorion.lmo] expected a real floating-point tensor, got ", m.scalar_type());
+  TORCH_CHECK_VALUE(m.layout() == at::kStrided, "[tensorion.lmo] expected a dense tensor, got ", m.layout());
   polar.check();
   const auto input = m.detach();
   LmoResult result;

@@ -12,6 +12,8 @@ int checked_exponent(const at::Tensor& x, const char* name) {
   TORCH_CHECK_TYPE(
       dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat || dtype == at::kDouble,
       "[tensorion.", name, "] expected a tensor of dtype BFloat16, Half, Float or Double, got ", dtype);
+  TORCH_CHECK_VALUE(x.layout() == at::kStrided, "[tensorion.", name, "] expected a dense tensor, got ",
+                    x.layout());
   if (x.numel() == 0) return 0;
   const auto largest = x.detach().abs().max().item<double>();
   TORCH_CHECK_VALUE(std::isfinite(largest), "[tensorion.", name, "] expected finite values, got ",

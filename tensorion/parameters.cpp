@@ -11,7 +11,7 @@ namespace {
 
 void check_parameter(const at::Tensor& param, const std::string& name) {
   TORCH_CHECK_VALUE(param.defined(), "[tensorion.Tensorion] ", name, " is undefined");
-  TORCH_CHECK_TYPE(at::isFloatingType(param.scalar_type()),
+  TORCH_CHECK_TYPE(at::isFloatingType(param.scalar_type()) && !at::isFloat8Type(param.scalar_type()),
                    "[tensorion.Tensorion] expected real floating-point parameters, got ", param.scalar_type(),
                    " for ", name);
   TORCH_CHECK_VALUE(param.layout() == at::kStrided, "[tensorion.Tensorion] expected dense parameters, got ",

@@ -13,8 +13,10 @@ namespace {
 constexpr int kMaxPasses = 4;
 
 void check_input(const at::Tensor& a) {
-  TORCH_CHECK_TYPE(at::isFloatingType(a.scalar_type()),
+  TORCH_CHECK_TYPE(at::isFloatingType(a.scalar_type()) && !at::isFloat8Type(a.scalar_type()),
                    "[tensorion.polar] expected a real floating-point tensor, got ", a.scalar_type());
+  TORCH_CHECK_VALUE(a.layout() == at::kStrided, "[tensorion.polar] expected a dense tensor, got ",
+                    a.layout());
   TORCH_CHECK_VALUE(a.dim() >= 2, "[tensorion.polar] expected (..., m, n), got shape ", a.sizes());
 }
 

@@ -18,6 +18,7 @@ namespace {
 
 constexpr double kRelaxationTolerance = 1e-4;
 constexpr uint64_t kSeed = 0;
+constexpr int64_t kMostRestarts = 1'000'000;  // they run side by side: a matter of memory
 
 // All starts run until none gains more than this in a sweep, then the best one.
 constexpr double kRaceGain = 1e-6;
@@ -86,6 +87,8 @@ Factors starts(const at::Tensor& x, int64_t restarts) {
 
 void check_restarts(int64_t restarts, const char* name) {
   TORCH_CHECK_VALUE(restarts >= 1, "[tensorion.", name, "] restarts must be at least 1, got ", restarts);
+  TORCH_CHECK_VALUE(restarts <= kMostRestarts, "[tensorion.", name, "] restarts must be at most ", kMostRestarts,
+                    ", got ", restarts);
 }
 
 }  // namespace

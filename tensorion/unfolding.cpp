@@ -2,14 +2,27 @@
 
 #include <ATen/ATen.h>
 #include <ATen/TensorUtils.h>
+#include <c10/util/safe_numerics.h>
 
 #include <algorithm>
 
 namespace tensorion {
 namespace {
 
+// Sizes are not negative, and their product is a number of elements.
+void check_shape(at::IntArrayRef shape) {
+  int64_t elements = 1;
+  for (const int64_t size : shape) {
+    TORCH_CHECK_VALUE(size >= 0, "[tensorion.unfold] sizes must not be negative, got shape ", shape);
+    // Sizes beside a zero are limited as well: they are those of rows or columns.
+    TORCH_CHECK_VALUE(!c10::mul_overflows(elements, std::max<int64_t>(size, 1), &elements),
+                      "[tensorion.unfold] a tensor must have fewer than 2^63 elements, got shape ", shape);
+  }
+}
+
 // The modes that count, ascending.
 Modes effective_modes(at::IntArrayRef shape) {
+  check_shape(shape);
   Modes modes;
   for (int64_t mode = 0; mode < static_cast<int64_t>(shape.size()); ++mode) {
     if (shape[mode] != 1) modes.push_back(mode);
@@ -53,9 +66,7 @@ int64_t effective_order(at::IntArrayRef shape) {
 Unfolding::Unfolding(at::IntArrayRef shape, at::IntArrayRef modes)
     : shape_(shape.vec()), modes_(modes.vec()) {
   const auto d = static_cast<int64_t>(shape_.size());
-  for (const int64_t size : shape_) {
-    TORCH_CHECK_VALUE(size >= 0, "[tensorion.unfold] sizes must not be negative, got shape ", shape);
-  }
+  check_shape(shape);
   std::sort(modes_.begin(), modes_.end());
   for (const int64_t mode : modes_) {
     TORCH_CHECK_VALUE(mode >= 0 && mode < d, "[tensorion.unfold] mode must be in [0, ", d, "), got ", mode,
@@ -104,6 +115,8 @@ Unfolding Unfolding::reordered() const {
 at::Tensor Unfolding::unfold(const at::Tensor& x) const {
   TORCH_CHECK_VALUE(x.sizes() == at::IntArrayRef(shape_), "[tensorion.unfold] expected a tensor of shape ",
                     at::IntArrayRef(shape_), ", got ", x.sizes());
+  TORCH_CHECK_VALUE(x.layout() == at::kStrided, "[tensorion.unfold] expected a dense tensor, got ",
+                    x.layout());
   return x.permute(permutation_).reshape({rows_, cols_});
 }
 
@@ -111,6 +124,8 @@ at::Tensor Unfolding::fold(const at::Tensor& matrix) const {
   TORCH_CHECK_VALUE(matrix.dim() == 2 && matrix.size(0) == rows_ && matrix.size(1) == cols_,
                     "[tensorion.fold] modes ", at::IntArrayRef(modes_), " of shape ", at::IntArrayRef(shape_),
                     " unfold to a matrix of shape [", rows_, ", ", cols_, "], got ", matrix.sizes());
+  TORCH_CHECK_VALUE(matrix.layout() == at::kStrided, "[tensorion.fold] expected a dense matrix, got ",
+                    matrix.layout());
   std::vector<int64_t> permuted_shape(permutation_.size());
   std::vector<int64_t> inverse(permutation_.size());
   for (size_t i = 0; i < permutation_.size(); ++i) {

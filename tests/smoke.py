@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "tests"))
-from support import write_cifar10
+from tiny_training import write_cifar10
 
 PROGRAM = sys.argv[1]
 THREADS = sys.argv[2] if len(sys.argv) > 2 else "1"

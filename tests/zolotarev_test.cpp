@@ -102,6 +102,18 @@ TEST(Zolotarev, GramMatrixBounds) {
   }
 }
 
+// Rounding of the Gram matrix had hidden the small singular values.
+TEST(Zolotarev, UpperBoundNearRankOneInSinglePrecision) {
+  for (int trial = 0; trial < 500; ++trial) {
+    const int64_t m = 2 + trial % 5;
+    const auto spectrum = at::full({m}, std::pow(10.0, -2 - trial % 4), at::kDouble);
+    spectrum[0] = 1;
+    const auto a = with_spectrum(spectrum, m, m + trial % 7, trial, at::kFloat);
+    const double norm = at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>();
+    EXPECT_GE(GramMatrix(a).nuclear_upper, norm) << trial;
+  }
+}
+
 TEST(Zolotarev, NuclearNormIsCertifiedClosely) {
   using Accuracy = ZolotarevPass::Accuracy;
   for (const auto dtype : {at::kFloat, at::kDouble}) {

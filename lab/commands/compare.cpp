@@ -13,6 +13,7 @@
 #include <set>
 
 #include "lab/commands/figures.h"
+#include "lab/commands/flag_values.h"
 #include "lab/commands/presets.h"
 #include "lab/commands/rate_search.h"
 #include "lab/commands/run_all.h"
@@ -175,7 +176,7 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->group("Optimizer");
   command.add_option("--seeds", options.seeds, "Seeds: a run of every optimizer for each")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
   add_rate_search_flags(command, options.search);

@@ -5,6 +5,11 @@
 #include <CLI/Validators.hpp>
 
 namespace tensorion::lab {
+namespace {
+
+constexpr int64_t kMaxCount = int64_t{1} << 53;
+
+}  // namespace
 
 const std::vector<std::string>& scale_names() {
   static const std::vector<std::string> names{"paper", "small", "smoke"};
@@ -20,6 +25,10 @@ void add_scale(CLI::App& command, std::string& scale) {
       ->check(CLI::IsMember(scale_names()))
       ->capture_default_str();
 }
+
+CLI::Validator positive_count() { return CLI::Range(int64_t{1}, kMaxCount, "POSITIVE"); }
+CLI::Validator non_negative_count() { return CLI::Range(int64_t{0}, kMaxCount, "NONNEGATIVE"); }
+CLI::Validator thread_count() { return CLI::Range(int64_t{1}, int64_t{4096}, "POSITIVE"); }
 
 void set_missing(CLI::App& command, const FlagValues& values) {
   for (const auto& [name, value] : values) {

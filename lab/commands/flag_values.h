@@ -20,4 +20,9 @@ void add_scale(CLI::App& command, std::string& scale);
 // As if the command line had them, where it does not. Of a flag that comes several times the first counts.
 void set_missing(CLI::App& command, const FlagValues& values);
 
+// Checks of whole numbers: CLI11 reads what does not fit into 64 bits as the largest number that does.
+CLI::Validator positive_count();
+CLI::Validator non_negative_count();
+CLI::Validator thread_count();
+
 }  // namespace tensorion::lab

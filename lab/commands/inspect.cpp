@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "lab/commands/flag_values.h"
 #include "lab/experiments/convolution.h"
 #include "lab/table.h"
 #include "lab/text.h"
@@ -264,11 +265,11 @@ void add_inspect(CLI::App& program) {
   command
       ->add_option("--convolution", options->convolution.size,
                    "Of a file: show its kernels as convolutions on inputs of this height and width instead")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_count());
   command
       ->add_option("--certify", options->convolution.certified,
                    "With --convolution: certify the relaxed norm of kernels of up to so many elements")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str();
   command->callback([options] {
     std::vector<Inspected> tensors;

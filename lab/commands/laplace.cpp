@@ -11,11 +11,11 @@
 
 #include "lab/commands/figures.h"
 #include "lab/commands/flag_values.h"
-#include "lab/data/file.h"
 #include "lab/experiments/laplace_record.h"
 #include "lab/experiments/laplace_sweep.h"
 #include "lab/screen.h"
 #include "lab/text.h"
+#include "lab/training/json_file.h"
 #include "lab/weights/atomic_file.h"
 
 namespace tensorion::lab {
@@ -80,13 +80,14 @@ void check_folder(const LaplaceFlags& flags) {
   if (!fs::exists(path)) return;
   TORCH_CHECK_VALUE(flags.resume, flags.out.string(),
                     " already has results: --resume goes on with them, another folder (--out) begins anew");
-  const auto begun = nlohmann::json::parse(read_file(path));
   const auto now = fixed_options(flags);
-  for (const auto& [key, value] : now.items()) {
-    TORCH_CHECK_VALUE(begun.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
-                      " was begun with other options: ", key, " ", begun.value(key, nlohmann::json()).dump(),
-                      ", got ", value.dump());
-  }
+  read_json(path, [&](const nlohmann::json& begun) {
+    for (const auto& [key, value] : now.items()) {
+      TORCH_CHECK_VALUE(begun.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
+                        " was begun with other options: ", key, " ",
+                        begun.value(key, nlohmann::json()).dump(), ", got ", value.dump());
+    }
+  });
 }
 
 // The runs of all problems, one after the other.
@@ -146,6 +147,9 @@ void run_laplace(const LaplaceFlags& flags) {
   std::vector<LaplaceProblem> problems;
   problems.reserve(flags.problems.size());
   for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
+  const auto& options = flags.options;
+  TensorionOptions().momentum(options.momentum).polar(options.polar).check();
+  TensorionOptions().fallback_momentum(options.sgd_momentum).check();
   check_folder(flags);
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
@@ -192,8 +196,8 @@ void add_laplace(CLI::App& program) {
   command->add_option("--lrs", flags->lrs, "Learning rates")->delimiter(',')->check(CLI::PositiveNumber);
   command->add_option("--seeds", flags->seeds, "Seeds of the train to start from")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--steps", flags->options.steps, "Steps of a run")->check(CLI::PositiveNumber);
+      ->check(non_negative_count());
+  command->add_option("--steps", flags->options.steps, "Steps of a run")->check(positive_count());
   command->add_option("--schedule", flags->options.schedule.name, "Learning rate schedule")
       ->check(CLI::IsMember({"constant", "cosine"}))
       ->capture_default_str();
@@ -209,7 +213,7 @@ void add_laplace(CLI::App& program) {
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Threads of torch")
-      ->check(CLI::PositiveNumber)
+      ->check(thread_count())
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
   command->add_flag("--resume", flags->resume, "Go on with what the folder has");

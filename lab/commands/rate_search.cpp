@@ -5,6 +5,7 @@
 #include <CLI/Validators.hpp>
 #include <nlohmann/json.hpp>
 
+#include "lab/commands/flag_values.h"
 #include "lab/commands/run_all.h"
 #include "lab/text.h"
 
@@ -24,10 +25,10 @@ void add_rate_search_flags(CLI::App& command, RateSearchOptions& options) {
       ->capture_default_str()
       ->group(group);
   command.add_option("--grid-epochs", options.epochs, "Epochs of its runs (default: --epochs)")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->group(group);
   command.add_option("--grid-seed", options.seed, "Seed of its runs")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str()
       ->group(group);
 }

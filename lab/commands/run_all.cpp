@@ -22,7 +22,6 @@ class Runs {
       : configs_(configs), flags_(flags), folder_(folder), name_(name), screen_(stderr) {}
 
   std::vector<RunSummary> run(const DatasetSpec& data) {
-    fs::create_directories(folder_);
     for (const auto& config : configs_) {
       Progress progress(screen_, screen_.is_terminal() ? "" : name_(config) + ": ", table());
       const auto summary = run_training(config, data, run_options(flags_, folder_ / name_(config)), progress);

@@ -11,6 +11,7 @@
 #include <iostream>
 #include <optional>
 
+#include "lab/commands/flag_values.h"
 #include "lab/text.h"
 #include "lab/training/interrupt.h"
 
@@ -177,10 +178,10 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
                   "Height and width of the pictures that the model sees")
       ->group(data);
   command.add_option("--limit-train", common.data.limit_train, "Train on so many samples")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->group(data);
   command.add_option("--limit-test", common.data.limit_test, "Test on so many samples")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->group(data);
   command.add_option("--model", common.model, "Model")
       ->check(CLI::IsMember(model_names()))
@@ -201,7 +202,9 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(data);
 
   for (const auto& flag : kOptimizerFlags) {
-    command.add_option(flag_name(flag.option), flags.optimizer[flag.option], flag.help)->group(optimizer);
+    command.add_option(flag_name(flag.option), flags.optimizer[flag.option], flag.help)
+        ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; })
+        ->group(optimizer);
   }
 
   auto& schedule = common.training.schedule;
@@ -216,11 +219,11 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
                 "Of onecycle: whether it cycles the momentum too (default: yes)")
       ->group(training);
   command.add_option("--epochs", common.training.epochs, "Epochs")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->capture_default_str()
       ->group(training);
   command.add_option("--batch-size", common.batch_size, "Batch size")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->capture_default_str()
       ->group(training);
   command.add_option("--label-smoothing", common.training.label_smoothing, "Label smoothing, in [0, 1)")
@@ -235,13 +238,13 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
                 "Memory format of pictures and kernels (default: channels last)")
       ->group(training);
   command.add_option("--threads", common.threads, "Threads of torch")
-      ->check(CLI::PositiveNumber)
+      ->check(thread_count())
       ->capture_default_str()
       ->group(training);
   command
       .add_option("--workers", common.workers,
                   "Threads that make batches (default: 1; for files as --threads)")
-      ->check(CLI::PositiveNumber)
+      ->check(thread_count())
       ->group(training);
 
   command

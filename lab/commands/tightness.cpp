@@ -10,13 +10,13 @@
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "lab/commands/figures.h"
+#include "lab/commands/flag_values.h"
 #include "lab/commands/presets.h"
-#include "lab/data/file.h"
 #include "lab/experiments/convolution.h"
 #include "lab/experiments/tightness.h"
+#include "lab/training/json_file.h"
 #include "lab/training/progress.h"
 #include "lab/weights/atomic_file.h"
 #include "lab/weights/safetensors.h"
@@ -44,10 +44,8 @@ class Collector : public TrainingObserver {
   Collector(const TightnessOptions& options, fs::path file, TrainingObserver& progress)
       : options_(options), file_(std::move(file)), progress_(progress) {
     if (!options.flags.resume || !fs::exists(file_)) return;
-    std::istringstream lines(read_file(file_));
-    for (std::string line; std::getline(lines, line);) {
-      collected_.push_back(tightness_from_json(nlohmann::json::parse(line)));
-    }
+    read_json_lines(file_,
+                    [&](const nlohmann::json& value) { collected_.push_back(tightness_from_json(value)); });
   }
 
   void after_step(const Trainer& trainer) override {
@@ -105,7 +103,6 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   const auto folder = options.flags.out.empty() ? fs::path("runs/tightness") : options.flags.out;
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
-  fs::create_directories(folder);
   Screen screen(stderr);
   Progress progress(screen, "");
   Collector collector(options, folder / "metrics.jsonl", progress);
@@ -142,22 +139,22 @@ void add_tightness(CLI::App& program) {
       "Measure how tight the relaxation and the balanced unfolding are on the momenta of a training");
   add_scale(*command, options->scale);
   command->add_option("--every", options->every, "Steps from one measurement to the next")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_count());
   command->add_option("--starts", options->starts, "Random starts of the power method for ||X||_sigma")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->capture_default_str();
   command
       ->add_option("--convolution-size", options->convolution.size,
                    "Height and width of the inputs for the norms of the trained kernels as convolutions")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_count())
       ->capture_default_str();
   command
       ->add_option("--certify", options->convolution.certified,
                    "Certify the relaxed norm of trained kernels of up to so many elements")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str();
   command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
   add_run_flags(*command, options->flags);

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "lab/commands/flag_values.h"
 #include "lab/commands/run_flags.h"
 #include "lab/text.h"
 #include "lab/training/progress.h"
@@ -63,7 +64,7 @@ void add_train(CLI::App& program) {
       ->capture_default_str()
       ->group("Optimizer");
   command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
   add_run_flags(*command, options->flags);

@@ -16,6 +16,8 @@
 namespace tensorion::lab {
 namespace {
 
+constexpr int64_t kMaxImageSize = 16384;
+
 namespace fs = std::filesystem;
 
 // A way a data set can lie in a folder.
@@ -175,6 +177,9 @@ DatasetSpec load_dataset(const std::string& name, const DatasetOptions& options)
   const Entry& entry = find_entry(name);
   TORCH_CHECK_VALUE(!options.image_size || *options.image_size >= 1,
                     "[tensorion.data] the image size must be at least 1, got ", *options.image_size);
+  TORCH_CHECK_VALUE(!options.image_size || *options.image_size <= kMaxImageSize,
+                    "[tensorion.data] the image size must be at most ", kMaxImageSize, ", got ",
+                    *options.image_size);
   const auto [folder, layout] = find_folder(entry, options.folder);
   Source source = layout->read(folder);
   if (entry.classes && static_cast<int64_t>(source.classes.size()) != *entry.classes) {

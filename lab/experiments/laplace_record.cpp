@@ -1,10 +1,8 @@
 #include "lab/experiments/laplace_record.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "lab/data/file.h"
+#include "lab/training/json_file.h"
 #include "lab/weights/atomic_file.h"
 
 namespace tensorion::lab {
@@ -35,10 +33,7 @@ std::string to_lines(const std::string& problem, const LaplaceRun& run) {
 
 LaplaceRecord::LaplaceRecord(std::filesystem::path file, int64_t steps) : file_(std::move(file)) {
   if (!std::filesystem::exists(file_)) return;
-  std::istringstream text(read_file(file_));
-  for (std::string line; std::getline(text, line);) {
-    const auto parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (parsed.is_discarded()) break;
+  read_json_lines(file_, [&](const json& parsed) {
     const Key key{parsed.at("problem").get<std::string>(), parsed.at("optimizer").get<std::string>(),
                   parsed.at("lr").get<double>(), parsed.at("seed").get<int64_t>()};
     auto& run = runs_[key];
@@ -50,7 +45,7 @@ LaplaceRecord::LaplaceRecord(std::filesystem::path file, int64_t steps) : file_(
     } else {
       run.points.push_back(laplace_point_from_json(parsed));
     }
-  }
+  });
   std::erase_if(runs_, [&](const auto& entry) {
     const auto& run = entry.second;
     return !run.diverged && run.points.back().step != steps;
@@ -67,9 +62,7 @@ const LaplaceRun* LaplaceRecord::find(const LaplaceProblem& problem, const std::
 }
 
 const LaplaceRun& LaplaceRecord::add(const LaplaceProblem& problem, const LaplaceRun& run) {
-  std::ofstream out(file_, std::ios::app);
-  out << to_lines(problem.str(), run) << std::flush;
-  TORCH_CHECK(out.good(), "cannot write ", file_.string());
+  append_file(file_, to_lines(problem.str(), run));
   return runs_[{problem.str(), run.optimizer, run.lr, run.seed}] = run;
 }
 

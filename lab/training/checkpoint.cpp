@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr char kFormat[] = "tensorion-checkpoint-1";
+constexpr char kFormat[] = "tensorion-checkpoint-2";
 constexpr char kModel[] = "model.";
 constexpr char kOptimizer[] = "optimizer.";
 constexpr char kGenerator[] = "generator";
@@ -84,6 +84,7 @@ Contents read(const fs::path& path) {
   auto file = read_safetensors(path);
   TORCH_CHECK_VALUE(file.metadata["format"] == kFormat, "[tensorion.checkpoint] ", path.string(),
                     ": expected the format ", kFormat, ", got '", file.metadata["format"], "'");
+  TORCH_CHECK_VALUE(file.has_checksum, "[tensorion.checkpoint] ", path.string(), ": the checksum is missing");
   TORCH_CHECK_VALUE(file.tensors.contains(kGenerator), "[tensorion.checkpoint] ", path.string(),
                     ": the state of the generator is missing");
   try {
@@ -104,6 +105,17 @@ Contents read(const fs::path& path) {
   return contents;
 }
 
+Contents read_previous(const fs::path& folder, const std::string& damage) {
+  try {
+    return read(previous(folder));
+  } catch (const c10::Error& error) {
+    TORCH_CHECK_VALUE(false, damage,
+                      "; nor can the checkpoint before it be read: ", error.what_without_backtrace());
+  }
+}
+
+// The newest that is whole. A damaged one gives way to the one before it: were it kept, the next checkpoint
+// would take the place of the good one first.
 std::optional<Contents> read_newest(const fs::path& folder,
                                     const std::function<void(const std::string&)>& warn) {
   const bool has_previous = fs::exists(previous(folder));
@@ -112,7 +124,11 @@ std::optional<Contents> read_newest(const fs::path& folder,
       return read(newest(folder));
     } catch (const c10::Error& error) {
       if (!has_previous) throw;
-      warn(std::string(error.what_without_backtrace()) + "; going on from the checkpoint before it");
+      const std::string damage = error.what_without_backtrace();
+      auto contents = read_previous(folder, damage);
+      warn(damage + "; going on from the checkpoint before it");
+      fs::rename(previous(folder), newest(folder));
+      return contents;
     }
   }
   if (has_previous) return read(previous(folder));
@@ -150,7 +166,10 @@ std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier&
 }
 
 void remove_checkpoints(const fs::path& folder) {
-  for (const auto& path : {newest(folder), previous(folder), unfinished(folder)}) fs::remove(path);
+  for (auto path : {newest(folder), previous(folder), unfinished(folder)}) {
+    fs::remove(path);
+    fs::remove(path += ".tmp");  // of a writer that was killed
+  }
 }
 
 }  // namespace tensorion::lab

@@ -4,7 +4,8 @@
 //   FOLDER/checkpoint.previous.safetensors  the one before it
 //
 // Tensors: "model.<name>", "optimizer.<parameter>.<field>" and "generator" (torch's CPU generator). The
-// metadata's "state" is the TrainingState as JSON. Reading one runs no code of the file's.
+// metadata's "state" is the TrainingState as JSON. The file's checksum is checked; reading one runs no code
+// of the file's.
 #pragma once
 
 #include <filesystem>

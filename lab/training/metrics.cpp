@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 namespace tensorion::lab {
 namespace {
@@ -108,7 +107,7 @@ ordered_json to_json(const RunSummary& summary) {
   return out;
 }
 
-RunSummary summary_from_json(const json& json, const std::string& metrics_lines) {
+RunSummary summary_from_json(const json& json) {
   RunSummary summary;
   summary.identity = {json.at("run").get<std::string>(), json.at("optimizer").get<std::string>(),
                       integer_from_json(json.at("seed")), json.value("label", "")};
@@ -117,10 +116,6 @@ RunSummary summary_from_json(const json& json, const std::string& metrics_lines)
   summary.skipped_steps = integer_from_json(json.at("skipped_steps"));
   summary.parameters = integer_from_json(json.at("parameters"));
   summary.threads = integer_from_json(json.at("threads"));
-  std::istringstream lines(metrics_lines);
-  for (std::string line; std::getline(lines, line);) {
-    summary.epochs.push_back(epoch_metrics_from_json(nlohmann::json::parse(line)));
-  }
   return summary;
 }
 

@@ -55,8 +55,8 @@ int64_t integer_from_json(const nlohmann::json& value);
 // One line of metrics.jsonl for each epoch.
 std::string metrics_lines(const RunIdentity& identity, const std::vector<EpochMetrics>& epochs);
 
-// summary.json, and the summary back from it and the lines of metrics.jsonl.
+// summary.json, and the summary back from it, without its epochs.
 nlohmann::ordered_json to_json(const RunSummary& summary);
-RunSummary summary_from_json(const nlohmann::json& json, const std::string& metrics_lines);
+RunSummary summary_from_json(const nlohmann::json& json);
 
 }  // namespace tensorion::lab

@@ -11,6 +11,7 @@
 
 #include "lab/data/file.h"
 #include "lab/training/checkpoint.h"
+#include "lab/training/json_file.h"
 #include "lab/weights/atomic_file.h"
 #include "lab/weights/state_dict.h"
 
@@ -39,14 +40,6 @@ class FolderLock {
   int descriptor_;
 };
 
-json read_json(const fs::path& path) {
-  try {
-    return json::parse(read_file(path));
-  } catch (const json::exception& error) {
-    throw DataError(path, std::string("not valid: ") + error.what());
-  }
-}
-
 // The configuration, and what was found of the data.
 ordered_json describe(const RunConfig& config, const DatasetSpec& data) {
   auto out = to_json(config);
@@ -59,6 +52,11 @@ ordered_json describe(const RunConfig& config, const DatasetSpec& data) {
 std::string option_name(std::string key) {
   std::replace(key.begin(), key.end(), '_', '-');
   return "--" + key;
+}
+
+void check_may_begin(const fs::path& folder, bool may) {
+  TORCH_CHECK_VALUE(may, "[tensorion.train] ", folder.string(),
+                    " already has a run: --resume goes on with it, another folder (--out) begins anew");
 }
 
 // In the order in which options are written: a derived one comes after the one that it derives from.
@@ -140,6 +138,23 @@ class Recorder : public TrainingObserver {
   Clock::time_point saved_at_ = Clock::now();
 };
 
+RunSummary read_summary(const fs::path& folder) {
+  RunSummary summary;
+  size_t epochs = 0;
+  read_json(folder / "summary.json", [&](const json& value) {
+    summary = summary_from_json(value);
+    epochs = value.at("epochs").get<size_t>();
+  });
+  const auto metrics = folder / "metrics.jsonl";
+  read_json_lines(metrics,
+                  [&](const json& value) { summary.epochs.push_back(epoch_metrics_from_json(value)); });
+  if (summary.epochs.size() != epochs) {
+    throw DataError(metrics, c10::str("expected the ", epochs, " epochs that summary.json counts, got ",
+                                      summary.epochs.size()));
+  }
+  return summary;
+}
+
 int64_t count_parameters(const Classifier& model) {
   int64_t count = 0;
   for (const auto& parameter : model.parameters()) count += parameter.numel();
@@ -151,15 +166,16 @@ int64_t count_parameters(const Classifier& model) {
 RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const RunOptions& options,
                         TrainingObserver& progress) {
   const auto& folder = options.folder;
-  fs::create_directories(folder);
-  const FolderLock lock(folder);
   const auto described = describe(config, data);
+  std::optional<FolderLock> lock;
   if (fs::exists(folder / "config.json")) {
-    TORCH_CHECK_VALUE(options.resume, "[tensorion.train] ", folder.string(),
-                      " already has a run: --resume goes on with it, another folder (--out) begins anew");
-    check_same(folder, read_json(folder / "config.json"), described);
+    lock.emplace(folder);
+    check_may_begin(folder, options.resume);
+    read_json(folder / "config.json", [&](const json& begun) { check_same(folder, begun, described); });
     if (fs::exists(folder / "summary.json")) {
-      return summary_from_json(read_json(folder / "summary.json"), read_file(folder / "metrics.jsonl"));
+      auto summary = read_summary(folder);
+      if (!summary.diverged) remove_checkpoints(folder);  // a run that was killed at its very end left them
+      return summary;
     }
   }
 
@@ -175,6 +191,12 @@ RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const 
                       config.seed, config.label};
   summary.parameters = count_parameters(*model);
   summary.threads = config.threads;
+  // From here on there is something to keep: what was wrong with the options has left no folder.
+  if (!lock) {
+    fs::create_directories(folder);
+    lock.emplace(folder);
+    check_may_begin(folder, !fs::exists(folder / "config.json"));  // of a process that was faster
+  }
   Recorder recorder(options, summary.identity, *model, optimizer, progress);
   write_file(folder / "config.json", described.dump(2) + '\n');
   if (options.resume) {

@@ -12,10 +12,34 @@
 #include <utility>
 
 namespace tensorion::lab {
+namespace {
+
+[[noreturn]] void fail(const std::string& path, const char* what) {
+  const int error = errno;
+  TORCH_CHECK(false, "[tensorion.write] cannot ", what, " ", path, ": ", std::strerror(error));
+}
+
+// Whether all was written; errno says why not.
+bool write_all(int descriptor, const void* data, size_t bytes) {
+  const auto* rest = static_cast<const char*>(data);
+  while (bytes > 0) {
+    // The system writes at most 2 GiB at once.
+    const ssize_t written = ::write(descriptor, rest, std::min<size_t>(bytes, size_t{1} << 30));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      return false;
+    }
+    rest += written;
+    bytes -= static_cast<size_t>(written);
+  }
+  return true;
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail("create");
+  if (descriptor_ < 0) fail(path_, "create");
 }
 
 AtomicFile::~AtomicFile() {
@@ -25,22 +49,19 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
-  const auto* rest = static_cast<const char*>(data);
-  while (bytes > 0) {
-    // The system writes at most 2 GiB at once.
-    const ssize_t written = ::write(descriptor_, rest, std::min<size_t>(bytes, size_t{1} << 30));
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail("write");
-    }
-    rest += written;
-    bytes -= static_cast<size_t>(written);
-  }
+  if (!write_all(descriptor_, data, bytes)) fail(path_, "write");
+}
+
+void AtomicFile::overwrite(size_t offset, const void* data, size_t bytes) {
+  const off_t end = ::lseek(descriptor_, 0, SEEK_CUR);
+  if (end < 0 || ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_SET) < 0) fail(path_, "write");
+  write(data, bytes);
+  if (::lseek(descriptor_, end, SEEK_SET) < 0) fail(path_, "write");
 }
 
 void AtomicFile::commit() {
-  if (::fsync(descriptor_) != 0) fail("write");
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the temporary file of");
+  if (::fsync(descriptor_) != 0) fail(path_, "write");
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename the temporary file of");
   ::close(descriptor_);
   descriptor_ = -1;
   // The new name reaches the disk with its folder.
@@ -51,15 +72,25 @@ void AtomicFile::commit() {
   ::close(directory);
 }
 
-void AtomicFile::fail(const char* what) const {
-  const int error = errno;
-  TORCH_CHECK(false, "[tensorion.write] cannot ", what, " ", path_, ": ", std::strerror(error));
-}
-
 void write_file(const std::string& path, const std::string& text) {
   AtomicFile file(path);
   file.write(text.data(), text.size());
   file.commit();
+}
+
+void append_file(const std::string& path, const std::string& text) {
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor < 0) fail(path, "open");
+  const off_t before = ::lseek(descriptor, 0, SEEK_END);
+  bool done = before >= 0 && write_all(descriptor, text.data(), text.size());
+  int error = errno;
+  if (!done && before >= 0 && ::ftruncate(descriptor, before) != 0) error = errno;
+  if (::close(descriptor) != 0 && done) {
+    done = false;
+    error = errno;
+  }
+  errno = error;
+  if (!done) fail(path, "write");
 }
 
 }  // namespace tensorion::lab

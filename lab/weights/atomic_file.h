@@ -18,11 +18,11 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, size_t bytes);
+  // Replaces what was written at `offset`.
+  void overwrite(size_t offset, const void* data, size_t bytes);
   void commit();
 
  private:
-  [[noreturn]] void fail(const char* what) const;
-
   std::string path_;
   std::string temporary_;
   int descriptor_ = -1;
@@ -30,5 +30,9 @@ class AtomicFile {
 
 // The file with this text, written whole.
 void write_file(const std::string& path, const std::string& text);
+
+// Adds the text to the end of the file, which is made where there is none. Where that fails, the file is as
+// before; where the program is killed meanwhile, a part of the text may be there.
+void append_file(const std::string& path, const std::string& text);
 
 }  // namespace tensorion::lab

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lab/weights/atomic_file.h"
+#include "lab/weights/checksum.h"
 
 namespace tensorion::lab {
 namespace {
@@ -65,6 +66,10 @@ class Reader {
     SafeTensors result;
     const auto entries = check_header(header, result.metadata);
     for (const auto& entry : entries) result.tensors.emplace(entry.name, read_tensor(entry));
+    if (const auto stored = result.metadata.extract(kChecksumKey)) {
+      check_checksum(header, entries, result.tensors, stored.mapped());
+      result.has_checksum = true;
+    }
     return result;
   }
 
@@ -208,6 +213,24 @@ class Reader {
     return tensor;
   }
 
+  // Of all bytes as they were read.
+  void check_checksum(std::string header, const std::vector<Entry>& entries, const NamedTensors& tensors,
+                      const std::string& stored) const {
+    const size_t place = find_checksum(header, stored);
+    check(place != std::string::npos, "the header was changed after its checksum ", stored, " was written");
+    header.replace(place, stored.size(), kZeroChecksum);
+    Checksum checksum;
+    const uint64_t length = header.size();
+    checksum.add(&length, kLengthBytes);
+    checksum.add(header.data(), header.size());
+    for (const auto& entry : entries) {
+      const auto& tensor = tensors.at(entry.name);
+      checksum.add(tensor.const_data_ptr(), tensor.nbytes());
+    }
+    check(checksum.str() == stored, "the file is damaged: its checksum is ", checksum.str(),
+          ", but it was written with ", stored);
+  }
+
   void read_at(uint64_t offset, void* target, uint64_t bytes) const {
     auto* rest = static_cast<char*>(target);
     while (bytes > 0) {
@@ -244,7 +267,8 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
   });
 
   json header = json::object();
-  if (!metadata.empty()) header[kMetadataKey] = metadata;
+  header[kMetadataKey] = metadata;
+  header[kMetadataKey][kChecksumKey] = kZeroChecksum;
   uint64_t offset = 0;
   for (const auto& [name, tensor] : ordered) {
     TORCH_CHECK_VALUE(name != kMetadataKey, "[tensorion.safetensors] ", path, ": a tensor must not be named ",
@@ -273,13 +297,20 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
                     ": the header may have at most ", kMaxHeaderBytes, " bytes, got ", text.size());
 
   AtomicFile file(path);
+  Checksum checksum;
+  const auto write = [&](const void* data, size_t bytes) {
+    file.write(data, bytes);
+    checksum.add(data, bytes);
+  };
   const uint64_t length = text.size();
-  file.write(&length, kLengthBytes);
-  file.write(text.data(), text.size());
+  write(&length, kLengthBytes);
+  write(text.data(), text.size());
   for (const auto& [name, tensor] : ordered) {
     const auto dense = tensor.detach().to(at::kCPU).contiguous();
-    file.write(dense.const_data_ptr(), dense.nbytes());
+    write(dense.const_data_ptr(), dense.nbytes());
   }
+  const auto digits = checksum.str();
+  file.overwrite(kLengthBytes + find_checksum(text, kZeroChecksum), digits.data(), digits.size());
   file.commit();
 }
 

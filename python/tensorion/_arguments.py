@@ -32,22 +32,47 @@ def tensor(value: object, name: str) -> torch.Tensor:
 def ints(values: Iterable[int], name: str) -> list[int]:
     """`values`, which must be integers."""
     try:
-        return [operator.index(value) for value in values]
+        known = [_index(value) for value in values]
     except TypeError:
         refuse(name, "a sequence of integers", values)
+    for value in known:
+        _check_bits(value, name)
+    return known
 
 
 def integer(value: int, name: str) -> int:
     """`value`, which must be an integer."""
     try:
-        return operator.index(value)
+        known = _index(value)
     except TypeError:
         refuse(name, "an integer", value)
+    return _check_bits(known, name)
+
+
+def _index(value: Any) -> int:
+    """`value` as an integer; True and False are none."""
+    if isinstance(value, bool):
+        raise TypeError
+    return operator.index(value)
+
+
+def _check_bits(value: int, name: str) -> int:
+    """`value`, which must fit into the operators' integers."""
+    if not -(2**63) <= value < 2**63:
+        function, argument = name.split(".")
+        raise ValueError(f"[tensorion.{function}] {argument} must have at most 63 bits, got {value}")
+    return value
 
 
 def number(value: Any, name: str) -> float:
     """`value`, which must be a real number."""
-    return float(value) if isinstance(value, Real) else refuse(name, "a number", value)
+    if isinstance(value, bool) or not isinstance(value, Real):
+        refuse(name, "a number", value)
+    try:
+        return float(value)
+    except OverflowError:
+        function, argument = name.split(".")
+        raise ValueError(f"[tensorion.{function}] {argument} must be finite, got {value!r}") from None
 
 
 def boolean(value: bool, name: str) -> bool:
@@ -65,7 +90,9 @@ def unfolding(value: UnfoldingLike, name: str) -> str:
     if isinstance(value, str):
         return value
     try:
-        return str(tuple(operator.index(mode) for mode in value))
+        if isinstance(value, bytes):
+            raise TypeError
+        return str(tuple(_index(mode) for mode in value))
     except TypeError:
         refuse(name, "'balanced', 'online' or a sequence of modes", value)
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -30,8 +31,19 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
     params = group["params"]
     if isinstance(params, set):
         raise TypeError("[tensorion.Tensorion] expected parameters in an order, got a set")
-    params = [params] if isinstance(params, Tensor) else list(params)
+    try:
+        params = [params] if isinstance(params, Tensor) else list(params)
+    except TypeError:
+        raise TypeError(
+            f"[tensorion.Tensorion] expected Tensors in group {number}, got {type(params).__name__}"
+        ) from None
     named = [pair for pair in params if isinstance(pair, tuple)]
+    for pair in named:
+        if len(pair) != 2 or not isinstance(pair[0], str):
+            raise TypeError(
+                f"[tensorion.Tensorion] expected pairs of a name and a Tensor in group {number}, got a tuple of "
+                f"({', '.join(type(entry).__name__ for entry in pair)})"
+            )
     if named:
         if len(named) != len(params):
             raise ValueError(
@@ -54,6 +66,11 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
                 f"[tensorion.Tensorion] parameter {index} of group {number} is part of a flat parameter of "
                 "FullyShardedDataParallel, which keeps no tensor's shape: use FSDP2, "
                 "torch.distributed.fsdp.fully_shard, instead"
+            )
+        if param.is_nested:
+            raise ValueError(
+                f"[tensorion.Tensorion] expected dense parameters, got a nested tensor as parameter {index} of "
+                f"group {number}"
             )
         if is_lazy(param):
             raise ValueError(
@@ -120,12 +137,18 @@ def split(
 
 
 def _check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> None:
+    reason = _misfit(tuple(param.shape), options["unfolding"], options["adjust_lr_fn"])
+    if reason:
+        raise ValueError(f"[tensorion.Tensorion] unfolding {options['unfolding']} does not fit {label}: {reason}")
+
+
+@lru_cache(maxsize=4096)
+def _misfit(shape: tuple[int, ...], unfolding: str, adjust_lr_fn: str) -> str:
     try:
-        torch.ops.tensorion.plan(param.shape, options["unfolding"], options["adjust_lr_fn"])
+        torch.ops.tensorion.plan(shape, unfolding, adjust_lr_fn)
     except ValueError as error:
-        raise ValueError(
-            f"[tensorion.Tensorion] unfolding {options['unfolding']} does not fit {label}: {error}"
-        ) from None
+        return str(error)
+    return ""
 
 
 def _check_place(param: Tensor, label: str, process_group: Any) -> None:
@@ -136,12 +159,28 @@ def _check_place(param: Tensor, label: str, process_group: Any) -> None:
         raise ValueError(f"[tensorion.Tensorion] {label}: {error}") from None
 
 
+def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str, Any]) -> None:
+    """Raise where a group has no algorithm, or one that does not fit its parameters."""
+    if not options["algorithm"]:
+        raise ValueError(f"[tensorion.Tensorion] group {number} has no 'algorithm'")
+    if options["algorithm"] != "tensorion" or torch.compiler.is_compiling():
+        return
+    for index, param in enumerate(group["params"]):
+        if _misfit(tuple(param.shape), options["unfolding"], options["adjust_lr_fn"]):
+            _check_unfolding(param, labels(number, group)[index], options)
+
+
 def check_gradients(group: Mapping[str, Any], number: int) -> None:
     """Raise where a gradient is not like its parameter."""
     for index, param in enumerate(group["params"]):
         grad = param.grad
         if grad is None:
             continue
+        if param.is_meta:
+            raise ValueError(
+                f"[tensorion.Tensorion] {labels(number, group)[index]} is on the meta device, where it has no values: "
+                "give the optimizer the parameters that hold them"
+            )
         if grad.layout != torch.strided:
             raise ValueError(
                 f"[tensorion.Tensorion] expected a dense gradient, got {grad.layout} for {labels(number, group)[index]}"

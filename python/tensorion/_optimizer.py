@@ -1,6 +1,6 @@
 """Tensorion as a torch.optim optimizer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, overload
 
 import torch
@@ -124,6 +124,9 @@ class Tensorion(Optimizer):
             "maximize": maximize,
         }
         _options.checked({}, defaults)
+        if not isinstance(params, Iterable):
+            got = type(params).__name__ + (": its .parameters() are" if isinstance(params, torch.nn.Module) else "")
+            raise TypeError(f"[tensorion.Tensorion] params must be an iterable of Tensors or dicts, got {got}")
         self._process_group = _grid.checked_group(process_group)
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
@@ -174,6 +177,8 @@ class Tensorion(Optimizer):
         """
         loss = None
         if closure is not None:
+            if not callable(closure):
+                _arguments.refuse("step.closure", "callable", closure)
             with torch.enable_grad():
                 loss = closure()
         # Everything is looked at before anything changes.
@@ -256,6 +261,8 @@ class Tensorion(Optimizer):
 
     def load_state_dict(self, state_dict: StateDict) -> None:
         """Go on from a state: all of it, or nothing where it does not fit, with an error that says where."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"[tensorion.Tensorion] state_dict must be a dict, got {type(state_dict).__name__}")
         # As the last of the pre-hooks, it sees what the others made of the state.
         handle = self.register_load_state_dict_pre_hook(
             lambda self, state_dict: _state.check_state_dict(state_dict, self.param_groups, self.defaults)

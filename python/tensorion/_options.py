@@ -35,6 +35,10 @@ def _learning_rate(lr: float | Tensor, name: str) -> float | Tensor:
     if lr.numel() != 1:
         option = name.split(".")[1]
         raise ValueError(f"[tensorion.Tensorion] {option} must have one element, got shape {list(lr.shape)}")
+    if lr.is_complex() or lr.dtype == torch.bool:
+        _arguments.refuse(name, "a real number", lr)
+    if lr.is_meta:
+        _arguments.refuse(name, "a number, or a tensor that holds one", lr)
     return lr.item() if lr.device.type == "cpu" else lr.reshape(())
 
 

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
+from torch.nn.parameter import is_lazy
 
+from . import _arguments
 from ._optimizer import Tensorion
 from ._unfolding import effective_order
 
@@ -62,9 +64,22 @@ def param_groups(
         raise TypeError(f"[tensorion.param_groups] model must be a Module, got {type(model).__name__}")
     if fallback not in ("adamw", "sgd"):
         raise ValueError(f"[tensorion.param_groups] fallback must be 'adamw' or 'sgd', got {fallback!r}")
+    if _arguments.integer(min_order, "param_groups.min_order") < 1:
+        raise ValueError(f"[tensorion.param_groups] min_order must be at least 1, got {min_order}")
+    _arguments.boolean(depthwise, "param_groups.depthwise")
+    _arguments.boolean(decay_vectors, "param_groups.decay_vectors")
     uses = _uses(model)
+    for use in uses:
+        if is_lazy(use.param):
+            raise ValueError(
+                f"[tensorion.param_groups] '{use.names[0]}' has no shape yet: run its lazy module once before"
+            )
+    if not isinstance(to_fallback, (str, type, Iterable)):
+        _arguments.refuse("param_groups.to_fallback", "a sequence of rules", to_fallback)
     rules = [to_fallback] if isinstance(to_fallback, (str, type)) else list(to_fallback)
     for rule in rules:
+        if not isinstance(rule, str) and not callable(rule):
+            _arguments.refuse("param_groups.to_fallback", "patterns, types of modules or functions", rule)
         if not any(_applies(rule, use) for use in uses):
             raise ValueError(
                 f"[tensorion.param_groups] {_text(rule)} in to_fallback fits no parameter of the model, "

@@ -10,6 +10,9 @@ import torch
 
 from . import _arguments
 
+#: More ranks than any machine has; a plan has an entry for each.
+MAX_WORLD_SIZE = 2**20
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -56,6 +59,8 @@ def plan(shapes: Iterable[Sequence[int]], world_size: int, *, unfolding: _argume
         unfolding: as of `Tensorion`; "online" is counted with the cost of the balanced unfolding.
     """
     name = _arguments.unfolding(unfolding, "plan.unfolding")
+    if not isinstance(shapes, Iterable):
+        _arguments.refuse("plan.shapes", "a sequence of shapes", shapes)
     known = tuple(tuple(_arguments.ints(shape, "plan.shapes")) for shape in shapes)
     return share(known, (name,) * len(known), _arguments.integer(world_size, "plan.world_size"))
 
@@ -65,6 +70,8 @@ def share(shapes: tuple[tuple[int, ...], ...], unfoldings: tuple[str, ...], worl
     """As `plan`, with an unfolding for each tensor."""
     if world_size < 1:
         raise ValueError(f"[tensorion.plan] world_size must be at least 1, got {world_size}")
+    if world_size > MAX_WORLD_SIZE:
+        raise ValueError(f"[tensorion.plan] world_size must be at most {MAX_WORLD_SIZE}, got {world_size}")
     costs = [
         torch.ops.tensorion.solving_cost(shape, unfolding) for shape, unfolding in zip(shapes, unfoldings, strict=True)
     ]

@@ -39,7 +39,8 @@ def check_state_dict(
     skipped = state_dict.get("skipped_steps", 0)
     if isinstance(skipped, bool) or not isinstance(skipped, int) or skipped < 0:
         raise ValueError(f"[tensorion.Tensorion] expected skipped_steps to be a count, got {skipped!r}")
-    saved_groups = state_dict["param_groups"]
+    saved_groups, saved_state = state_dict["param_groups"], state_dict["state"]
+    _check_form(saved_state, saved_groups)
     if len(saved_groups) != len(groups):
         raise ValueError(
             f"[tensorion.Tensorion] expected the state of {len(groups)} param groups, got {len(saved_groups)}"
@@ -57,11 +58,47 @@ def check_state_dict(
                 f"[tensorion.Tensorion] expected the state of algorithm '{group['algorithm']}' for "
                 f"{labels[0]}, got '{saved.get('algorithm')}'"
             )
-        _options.checked(saved, defaults)
+        values = _options.checked(saved, defaults)
+        _groups.check_algorithm(group, number, values)
         for param, label, key in zip(group["params"], labels, saved["params"], strict=True):
-            state = state_dict["state"].get(key)
+            state = saved_state.get(key)
+            if state is not None and not isinstance(state, Mapping):
+                raise ValueError(f"[tensorion.Tensorion] expected the state of {label} to be a dict, got {state!r}")
             if state:
                 _check_state(state, group["algorithm"], param, label)
+                if values["nonfinite"] != "ignore":
+                    _check_values(state, group["algorithm"], label)
+
+
+def _check_form(state: object, groups: object) -> None:
+    """Raise where these are not what a state dict consists of."""
+    if not isinstance(state, Mapping):
+        raise ValueError(f"[tensorion.Tensorion] expected 'state' to be a dict, got {type(state).__name__}")
+    if not isinstance(groups, Sequence):
+        raise ValueError(f"[tensorion.Tensorion] expected 'param_groups' to be a list, got {type(groups).__name__}")
+    for number, group in enumerate(groups):
+        if not isinstance(group, Mapping) or not isinstance(group.get("params"), Sequence):
+            raise ValueError(f"[tensorion.Tensorion] expected saved group {number} to be a dict with a list 'params'")
+        for key in group["params"]:
+            if not isinstance(key, (int, str)):
+                where = f"'params' of saved group {number}"
+                raise ValueError(f"[tensorion.Tensorion] expected {where} to be numbers or names, got {key!r}")
+
+
+def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:
+    """Raise where the state would put a NaN into the parameter."""
+    for key in KEYS[algorithm]:
+        value = _grid.local(state[key])
+        # Second moments may overflow, as torch's do: that parameter then stands still.
+        bad = value.isnan() if key == "exp_avg_sq" else ~value.isfinite()
+        if bad.any():
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a finite {key} for {label}, got {value[bad].flatten()[0].item()}"
+            )
+        if key in ("step", "exp_avg_sq") and (value < 0).any():
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a {key} that is not negative for {label}, got {value.min().item():g}"
+            )
 
 
 def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label: str) -> None:
@@ -69,8 +106,13 @@ def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label:
         expected = [] if key == "step" else list(param.shape)
         value = state.get(key)
         if not isinstance(value, Tensor) or list(value.shape) != expected:
-            got = list(value.shape) if isinstance(value, Tensor) else value
+            got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
             raise ValueError(f"[tensorion.Tensorion] expected a {key} of shape {expected} for {label}, got {got}")
+        if not value.is_floating_point() or value.layout != torch.strided or value.is_meta:
+            raise ValueError(
+                f"[tensorion.Tensorion] expected a dense, real floating-point {key} for {label}, got {value.dtype}, "
+                f"{value.layout} on {value.device}"
+            )
         if key != "step" and _grid.is_dtensor(param) != _grid.is_dtensor(value):
             raise ValueError(
                 f"[tensorion.Tensorion] expected a {key} placed as {label} ({_grid.describe(param)}), got "

@@ -30,8 +30,8 @@ def reach(groups: Groups, defaults: Mapping[str, Any], process_group: Any) -> Ve
     if process_groups:
         return _together(groups, defaults, process_group, process_groups)
     options = _checked_options(groups, defaults)
-    _refuse_nonfinite(groups, _first_nonfinite(groups))
-    return Verdict(options, _any_nonfinite(groups))
+    _refuse_nonfinite(groups, _first_nonfinite(groups, options))
+    return Verdict(options, _any_nonfinite(groups, options))
 
 
 def _together(
@@ -42,11 +42,12 @@ def _together(
     shared = [i for i, param in enumerate(params) if process_group is not None or _grid.is_dtensor(param)]
     given = [params[i].grad is not None for i in shared]
     rank, refused, nonfinite, skip = dist.get_rank(), -1, -1, False
-    options, error = [], None
+    options: list[dict[str, Any]] = []
+    error = None
     try:
         options = _checked_options(groups, defaults)
-        nonfinite = _first_nonfinite(groups)
-        found_inf = _any_nonfinite(groups)
+        nonfinite = _first_nonfinite(groups, options)
+        found_inf = _any_nonfinite(groups, options)
         skip = found_inf is not None and bool(found_inf.item())
     except Exception as caught:
         refused, error = rank, caught
@@ -68,7 +69,7 @@ def _together(
                 f"{'one' if given[place] else 'None'} on rank {rank} and not on another; nothing was changed"
             )
     _refuse_nonfinite(groups, len(params) - from_above if from_above else -1)
-    asked = any(group["nonfinite"] == "skip" for group in groups)
+    asked = any(values["nonfinite"] == "skip" for values in options)
     return Verdict(options, torch.tensor(float(skip)) if asked else None)
 
 
@@ -88,21 +89,26 @@ def _labels(groups: Groups) -> list[str]:
 def _checked_options(groups: Groups, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Raises where options, or gradients, are not right."""
     options = [_options.checked(group, defaults) for group in groups]
-    for number, group in enumerate(groups):
+    for number, (group, values) in enumerate(zip(groups, options, strict=True)):
+        _groups.check_algorithm(group, number, values)
         _groups.check_gradients(group, number)
     return options
 
 
-def _gradients(groups: Groups, nonfinite: str) -> tuple[list[Tensor], list[int]]:
+def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: str) -> tuple[list[Tensor], list[int]]:
     """The gradients of the groups with this policy, and the number of each one's parameter among all."""
-    params = [(param, group["nonfinite"] == nonfinite) for group in groups for param in group["params"]]
+    params = [
+        (param, values["nonfinite"] == nonfinite)
+        for group, values in zip(groups, options, strict=True)
+        for param in group["params"]
+    ]
     watched = [i for i, (param, is_watched) in enumerate(params) if is_watched and param.grad is not None]
     return [_grid.local(params[i][0].grad) for i in watched], watched
 
 
-def _first_nonfinite(groups: Groups) -> int:
+def _first_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]]) -> int:
     """The number of the first parameter whose gradient must be finite and is not; -1 where there is none."""
-    grads, numbers = _gradients(groups, "error")
+    grads, numbers = _gradients(groups, options, "error")
     bad = torch.ops.tensorion.first_nonfinite(grads).item() if grads else -1
     return numbers[bad] if bad >= 0 else -1
 
@@ -114,6 +120,6 @@ def _refuse_nonfinite(groups: Groups, bad: int) -> None:
         )
 
 
-def _any_nonfinite(groups: Groups) -> Tensor | None:
-    grads, _ = _gradients(groups, "skip")
+def _any_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]]) -> Tensor | None:
+    grads, _ = _gradients(groups, options, "skip")
     return torch.ops.tensorion.any_nonfinite(grads) if grads else None

@@ -118,18 +118,3 @@ def images(count=32, seed=5):
         row, col = 4 * (y[i] // 2), 4 * (y[i] % 2)
         x[i, :, row : row + 4, col : col + 4] += 1
     return x, y
-
-
-def write_cifar10(folder):
-    """CIFAR-10's files, with 24 pictures each and 50 to test: a bright square whose place and colour tell the class."""
-    numbers = np.random.default_rng(0)
-    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
-    for count, name in zip([24] * 5 + [50], names, strict=True):
-        labels = np.arange(count) % 10
-        pixels = numbers.integers(0, 90, (count, 3, 32, 32))
-        for image, label in zip(pixels, labels, strict=True):
-            row = 6 + 12 * (label // 5)
-            image[label % 3, row : row + 8, 10:22] += 40 * (1 + label % 5 // 2)
-            image[(label + label // 5) % 3, 14:18] += 60
-        records = np.concatenate([labels[:, None], pixels.reshape(count, -1)], axis=1)
-        (folder / name).write_bytes(records.astype(np.uint8).tobytes())

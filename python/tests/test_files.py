@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import write_cifar10
+from tiny_training import write_cifar10
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"

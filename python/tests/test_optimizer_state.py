@@ -298,7 +298,7 @@ BAD_STATES = {
     ),
     "missing tensor": (
         lambda: without(stepped(parameters()), 2, "exp_avg_sq"),
-        "expected a exp_avg_sq of shape [8] for parameter 'bias', shape [8], got None",
+        "expected a exp_avg_sq of shape [8] for parameter 'bias', shape [8], got a NoneType",
     ),
     "bad option": (
         lambda: with_option(stepped(parameters()), "lr", -1.0),

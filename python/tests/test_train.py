@@ -1,31 +1,36 @@
 """The commands `tensorion train` and `tensorion compare`, on tiny data, through the real program."""
 
-import json
 import os
 import pty
-import random
 import re
-import resource
 import shlex
 import signal
 import struct
 import subprocess
-import sysconfig
-import time
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_training
 import torch
-from support import write_cifar10
+from tiny_training import (
+    PROGRAM,
+    TINY_MODEL,
+    TRAIN_SAMPLES,
+    assert_same_results,
+    files,
+    metrics,
+    read_json,
+    read_weights,
+    run,
+    wait_for_new_checkpoint,
+    without_times,
+    write_cifar10,
+)
 from torch.optim import lr_scheduler
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
-TRAIN_SAMPLES = 5 * 24
-TINY_MODEL = ["--model", "resnet18", "--width", "0.125", "--depths", "1,1,1,1"]
-TIMES = {"seconds", "optimizer_seconds", "data_seconds"}
 
 
 @pytest.fixture(scope="module")
@@ -37,48 +42,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture
 def common(data):
-    """The flags of a run that takes a second or two."""
-    return [
-        *("--dataset", "cifar10", "--data", str(data), *TINY_MODEL),
-        *("--batch-size", "20", "--epochs", "2", "--threads", "1"),
-    ]
-
-
-def run(*arguments, expect=0, **options):
-    command = [PROGRAM, *map(str, arguments)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
-    assert result.returncode == expect, result.stderr
-    return result
-
-
-def read_json(path):
-    return json.loads(path.read_text())
-
-
-def metrics(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-
-
-def without_times(rows):
-    return [{key: value for key, value in row.items() if key not in TIMES} for row in rows]
-
-
-def read_weights(path):
-    """A safetensors file's tensors as bytes."""
-    content = path.read_bytes()
-    (length,) = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8 : 8 + length])
-    body = content[8 + length :]
-    return {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}
-
-
-def assert_same_results(folder, expected):
-    assert without_times(metrics(folder)) == [{**row, "run": folder.name} for row in without_times(metrics(expected))]
-    assert read_weights(folder / "weights.safetensors") == read_weights(expected / "weights.safetensors")
-
-
-def files(folder):
-    return {path.name for path in folder.iterdir()}
+    return tiny_training.flags(data)
 
 
 def test_train_learns_and_writes_its_files(common, tmp_path):
@@ -150,38 +114,6 @@ def test_schedules_are_torchs(name, data, tmp_path):
     assert [row["lr"] for row in metrics(tmp_path / "run")] == pytest.approx(expected, rel=1e-12)
 
 
-def wait_for_new_checkpoint(process, out, before):
-    path = out / "checkpoint.safetensors"
-    while process.poll() is None:
-        if path.exists() and path.stat().st_mtime_ns != before:
-            return
-        time.sleep(0.005)
-
-
-@pytest.mark.parametrize("optimizer", ["tensorion", "adamw"])
-def test_killed_and_resumed_it_ends_the_same(optimizer, common, tmp_path):
-    flags = ["train", *common, "--optimizer", optimizer, "--schedule", "onecycle", "--checkpoint-every", "0"]
-    run(*flags, "--out", tmp_path / "whole")
-    moments = random.Random(1)
-    out = tmp_path / "killed"
-    kills = 0
-    while not (out / "summary.json").exists():
-        checkpoint = out / "checkpoint.safetensors"
-        before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0
-        with subprocess.Popen(
-            [PROGRAM, *flags, "--out", str(out), "--resume"], stderr=subprocess.PIPE, text=True
-        ) as process:
-            if kills < 4:
-                wait_for_new_checkpoint(process, out, before)
-                time.sleep(moments.uniform(0, 0.1))
-                process.kill()
-            kills += process.wait() == -signal.SIGKILL
-            assert process.returncode in (0, -signal.SIGKILL), process.stderr.read()
-    assert kills > 0
-    assert_same_results(out, tmp_path / "whole")
-    assert files(out) == files(tmp_path / "whole")
-
-
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_path):
     run("train", *common, "--out", tmp_path / "whole")
@@ -201,21 +133,6 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
     again = run(*flags)
     assert "accuracy" in again.stdout
     assert again.stderr == ""
-
-
-def test_a_damaged_checkpoint_is_replaced_by_the_one_before(common, tmp_path):
-    run("train", *common, "--out", tmp_path / "whole")
-    out = tmp_path / "stopped"
-    flags = ["train", *common, "--out", str(out), "--resume", "--checkpoint-every", "0"]
-    with subprocess.Popen([PROGRAM, *flags], stderr=subprocess.PIPE) as process:
-        while process.poll() is None and not (out / "checkpoint.previous.safetensors").exists():
-            time.sleep(0.005)
-        process.send_signal(signal.SIGINT)
-    newest = out / "checkpoint.safetensors"
-    newest.write_bytes(newest.read_bytes()[:-10])
-    result = run(*flags)
-    assert "going on from the checkpoint before it" in result.stderr
-    assert_same_results(out, tmp_path / "whole")
 
 
 def test_options_must_be_those_it_was_begun_with(common, tmp_path):
@@ -248,51 +165,6 @@ def test_one_process_a_folder(common, tmp_path):
         process.send_signal(signal.SIGSTOP)
         assert "another process is at work in" in run(*flags, expect=1).stderr
         process.kill()
-
-
-def test_a_full_disk_is_named_and_the_last_checkpoint_stays_good(common, tmp_path):
-    run("train", *common, "--out", tmp_path / "whole")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", disk]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
-        pytest.skip("needs the right to mount a file system")
-    try:
-        out = disk / "run"
-        flags = ["train", *common, "--out", str(out), "--resume", "--checkpoint-every", "0"]
-        with subprocess.Popen([PROGRAM, *flags], stderr=subprocess.PIPE, text=True) as process:
-            wait_for_new_checkpoint(process, out, 0)
-            process.send_signal(signal.SIGSTOP)
-            (disk / "ballast").write_bytes(bytes(free_bytes(disk)))
-            process.send_signal(signal.SIGCONT)
-            message = process.stderr.read()
-        assert process.returncode == 1
-        assert "No space left on device" in message
-        assert "The checkpoint made in epoch 1 after step" in message
-        assert "is kept" in message
-        assert "checkpoint.safetensors" in files(out)
-        (disk / "ballast").unlink()
-        run(*flags)
-        assert_same_results(out, tmp_path / "whole")
-    finally:
-        subprocess.run(["umount", "-l", disk], check=True)
-
-
-def free_bytes(folder):
-    status = os.statvfs(folder)
-    return status.f_bavail * status.f_frsize
-
-
-def test_a_file_too_large_is_named(common, tmp_path):
-    # As a full disk, by a limit that needs no rights.
-    limit = 100_000
-    result = run(
-        *("train", *common, "--out", tmp_path / "run"),
-        expect=1,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert "checkpoint.new.safetensors: File too large. There is no checkpoint yet" in result.stderr
-    assert files(tmp_path / "run") == {"config.json"}
 
 
 def test_what_diverges_is_named(common, tmp_path):

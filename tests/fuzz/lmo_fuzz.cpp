@@ -18,8 +18,7 @@ using namespace tensorion;
 
 constexpr int64_t kMaxElements = 1024;
 constexpr double kSlack = 0.02;  // of the unit ball, for "halley" in single precision
-constexpr double kRounding =
-    1e-3;  // of nuclear norms from a Gram matrix in single precision: sqrt(epsilon) and more
+constexpr double kRounding = 1e-5;  // of nuclear norms in single precision
 
 // Takes the bytes one by one; zeros when there are no more.
 class Bytes {

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +104,12 @@ def make_safetensors():
     write("safetensors", "nested", struct.pack("<Q", 64) + b"[" * 64)
 
 
+def sealed(file):
+    """With the checksum of all its bytes in the place of the zeros."""
+    zeros = b'"tensorion_crc32":"00000000"'
+    return file.replace(zeros, zeros.replace(b"00000000", b"%08x" % zlib.crc32(file)), 1)
+
+
 def make_checkpoint():
     generator = torch.Generator().manual_seed(1)
     torch.rand(3, generator=generator)
@@ -122,11 +129,13 @@ def make_checkpoint():
             "optimizer.conv.bias.exp_avg_sq": bias,
             "generator": ("U8", [5056], generator.get_state().numpy().tobytes()),
         } | changes
-        metadata = {"format": "tensorion-checkpoint-1", "state": state if isinstance(state, str) else json.dumps(state)}
-        return safetensors({name: entry for name, entry in tensors.items() if entry}, metadata)
+        metadata = {"format": "tensorion-checkpoint-2", "tensorion_crc32": "00000000"}
+        metadata["state"] = state if isinstance(state, str) else json.dumps(state)
+        return sealed(safetensors({name: entry for name, entry in tensors.items() if entry}, metadata))
 
     write("checkpoint", "whole", checkpoint(state))
     write("checkpoint", "truncated", checkpoint(state)[:-9])
+    write("checkpoint", "flipped_bit", checkpoint(state).replace(b"\"epoch", b"\"dpoch", 1))
     write("checkpoint", "no_state", checkpoint("{}"))
     write("checkpoint", "number_out_of_range", checkpoint(state | {"epoch": 1e300}))
     write("checkpoint", "negative", checkpoint(state | {"epoch": -1, "batch": -5}))

@@ -1,5 +1,5 @@
-// Lets libFuzzer change the header and the data of a safetensors file each on its own, with a length that
-// fits, most of the time: otherwise nearly every change ends at the file's first check.
+// Lets libFuzzer change the header and the data of a safetensors file each on its own, with a length and a
+// checksum that fit, most of the time: otherwise nearly every change ends at the file's first checks.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,22 @@
 #include <cstring>
 #include <string>
 
+#include "lab/weights/checksum.h"
+
 // libFuzzer's; there is none where a corpus is only replayed.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
+
+// Puts the checksum of the file where its header has one.
+inline void seal(std::string& file) {
+  const auto key = std::string("\"") + tensorion::lab::kChecksumKey + "\":\"";
+  const std::string zeros = tensorion::lab::kZeroChecksum;
+  const size_t found = file.find(key);
+  if (found == std::string::npos || file.size() - found < key.size() + zeros.size()) return;
+  file.replace(found + key.size(), zeros.size(), zeros);
+  tensorion::lab::Checksum checksum;
+  checksum.add(file.data(), file.size());
+  file.replace(found + key.size(), zeros.size(), checksum.str());
+}
 
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned seed) {
   constexpr size_t kLengthBytes = 8;
@@ -25,8 +39,9 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   part.resize(std::max(old_size, room));
   part.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(part.data()), old_size, room));
   length = parts[0].size();
-  const std::string file =
+  std::string file =
       std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + parts[0] + parts[1];
+  seal(file);
   std::memcpy(data, file.data(), file.size());
   return file.size();
 }

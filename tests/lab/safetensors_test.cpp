@@ -94,10 +94,12 @@ TEST_F(SafeTensorsTest, WritesTheSameBytesAlignedToTheElements) {
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ(length % 8, 0U);
   EXPECT_EQ(bytes.substr(8, length),
-            R"({"__metadata__":{"k":"v"},"a":{"data_offsets":[36,39],"dtype":"U8","shape":[3]},)"
+            // The checksum is Python's zlib.crc32 of the same bytes.
+            R"({"__metadata__":{"k":"v","tensorion_crc32":"7727ee2a"},)"
+            R"("a":{"data_offsets":[36,39],"dtype":"U8","shape":[3]},)"
             R"("b":{"data_offsets":[0,16],"dtype":"F64","shape":[2]},)"
             R"("c":{"data_offsets":[16,36],"dtype":"F32","shape":[5]}})" +
-                std::string(3, ' '));
+                std::string(6, ' '));
   EXPECT_EQ(bytes.size(), 8 + length + 39);
 }
 
@@ -106,6 +108,40 @@ TEST_F(SafeTensorsTest, NoTensors) {
   const auto file = read_safetensors(path_);
   EXPECT_TRUE(file.tensors.empty());
   EXPECT_TRUE(file.metadata.empty());
+}
+
+TEST_F(SafeTensorsTest, EveryFlippedBitIsRefused) {
+  write_safetensors(path_,
+                    {{"a", at::arange(5)}, {"empty", at::ones({0, 3})}, {"b", at::ones({3}, at::kBool)}},
+                    {{"k", "v"}});
+  const auto good = read_bytes(path_);
+  EXPECT_TRUE(read_safetensors(path_).has_checksum);
+  // Where the key of the checksum itself is hit, it is another entry, and the file one without a checksum.
+  const size_t key = good.find("tensorion_crc32"), key_end = key + std::strlen("tensorion_crc32");
+  for (size_t i = 0; i < 8 * good.size(); ++i) {
+    auto bytes = good;
+    bytes[i / 8] = static_cast<char>(bytes[i / 8] ^ (1 << (i % 8)));
+    write_bytes(path_, bytes);
+    try {
+      EXPECT_FALSE(read_safetensors(path_).has_checksum) << "bit " << i % 8 << " of byte " << i / 8;
+      EXPECT_TRUE(key <= i / 8 && i / 8 < key_end) << "bit " << i % 8 << " of byte " << i / 8;
+    } catch (const c10::ValueError& error) {
+      EXPECT_NE(std::string(error.what()).find(path_ + ": "), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_F(SafeTensorsTest, AChecksumThatDoesNotFitIsNamed) {
+  write_safetensors(path_, {{"a", at::ones({5})}});
+  auto bytes = read_bytes(path_);
+  bytes.back() ^= 1;
+  expect_refused(bytes, "the file is damaged: its checksum is ");
+  // As a program may rewrite it that keeps the metadata.
+  bytes = read_bytes(path_);
+  const auto colon = bytes.find(":\"", bytes.find("tensorion_crc32"));
+  expect_refused(bytes.substr(0, colon + 1) + " " + bytes.substr(colon + 1, bytes.find("  ") - colon - 1) +
+                     bytes.substr(bytes.find("  ") + 1),
+                 "the header was changed after its checksum ");
 }
 
 TEST_F(SafeTensorsTest, EveryTruncationIsRefused) {

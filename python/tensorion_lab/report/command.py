@@ -33,9 +33,14 @@ def main(arguments: Sequence[str]) -> int:
     except ReportError as error:
         print(f"[tensorion report] {error}", file=sys.stderr)
         return 1
-    for section in sections:
-        print(f"{section.title}\n\n{text_table(section.table)}\n")
-    print(f"report: {page}")
+    try:
+        for section in sections:
+            print(f"{section.title}\n\n{text_table(section.table)}\n")
+        print(f"report: {page}", flush=True)
+    except OSError as error:
+        sys.stdout = None  # or Python tries once more to write the rest
+        print(f"[tensorion report] cannot write to the standard output: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -98,10 +103,21 @@ def _write(document: Document, out: Path) -> Path:
     page = out / PAGE
     try:
         out.mkdir(parents=True, exist_ok=True)
-        for section in document.sections:
-            for picture in section.pictures:
-                (out / f"{picture.name}.png").write_bytes(picture.png)
-        page.write_text(html_page(document), encoding="utf-8", errors="xmlcharrefreplace")
     except OSError as error:
         raise ReportError(f"{error.filename or out}: {error.strerror}") from None
+    for section in document.sections:
+        for picture in section.pictures:
+            _write_file(out / f"{picture.name}.png", picture.png)
+    _write_file(page, html_page(document).encode("utf-8", errors="xmlcharrefreplace"))
     return page
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    """All of it or nothing: what is there stays until the new file is whole."""
+    unfinished = path.with_name(f"{path.name}.tmp")
+    try:
+        unfinished.write_bytes(content)
+        unfinished.replace(path)
+    except OSError as error:
+        unfinished.unlink(missing_ok=True)
+        raise ReportError(f"cannot write {path}: {error.strerror}") from None

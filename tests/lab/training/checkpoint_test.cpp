@@ -40,11 +40,44 @@ TEST(Checkpoint, ThePreviousOneStepsIn) {
   EXPECT_EQ(load([&](const std::string& what) { warning = what; }), 1);
   EXPECT_NE(warning.find("checkpoint.safetensors: "), std::string::npos) << warning;
   EXPECT_NE(warning.find("the checkpoint before it"), std::string::npos) << warning;
-  std::filesystem::remove(folder.file("checkpoint.previous.safetensors"));
+  // Without one before it, it is an error.
+  write_bytes(folder.file("checkpoint.safetensors"), read_bytes(folder.file("x")).substr(0, 1000));
   expect_error<c10::ValueError>([&] { load(no_warning); }, folder.file("checkpoint.safetensors"));
   std::filesystem::remove(folder.file("checkpoint.safetensors"));
   TinyRun other;
   EXPECT_FALSE(load_checkpoint(folder.path(), other.model, other.optimizer, no_warning).has_value());
+}
+
+TEST(Checkpoint, ADamagedOneDoesNotTakeThePlaceOfTheGoodOne) {
+  const TemporaryFolder folder;
+  const auto newest = folder.file("checkpoint.safetensors");
+  const auto previous = folder.file("checkpoint.previous.safetensors");
+  TinyRun run;
+  run.trainer.set_state({.epoch = 0, .batch = 1});
+  save(folder, run);
+  const auto good = read_bytes(newest);
+  run.trainer.set_state({.epoch = 0, .batch = 2});
+  save(folder, run);
+  auto damaged = read_bytes(newest);
+  damaged[damaged.size() / 2] ^= 4;  // in the data: a tensor like any other but for the checksum
+  write_bytes(newest, damaged);
+  TinyRun other;
+  std::string warning;
+  const auto state = load_checkpoint(folder.path(), other.model, other.optimizer,
+                                     [&](const std::string& what) { warning = what; });
+  EXPECT_EQ(state->batch, 1);
+  EXPECT_NE(warning.find(newest + ": the file is damaged: its checksum is "), std::string::npos) << warning;
+  EXPECT_EQ(read_bytes(newest), good);
+  EXPECT_FALSE(std::filesystem::exists(previous));
+
+  // Both damaged: each is named.
+  write_bytes(newest, damaged);
+  write_bytes(previous, damaged);
+  const auto load = [&] { load_checkpoint(folder.path(), other.model, other.optimizer, no_warning); };
+  expect_error<c10::ValueError>(load, newest + ": the file is damaged");
+  expect_error<c10::ValueError>(load, previous + ": the file is damaged");
+  EXPECT_EQ(read_bytes(newest), damaged);
+  EXPECT_EQ(read_bytes(previous), damaged);
 }
 
 TEST(Checkpoint, WhatDoesNotFitIsNamed) {
@@ -61,7 +94,7 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   auto changed = good;
   changed.metadata["format"] = "something else";
   write_safetensors(path, changed.tensors, changed.metadata);
-  refuse("expected the format tensorion-checkpoint-1, got 'something else'");
+  refuse("expected the format tensorion-checkpoint-2, got 'something else'");
   // The last: a number beyond any integer was converted all the same.
   for (const std::string state :
        {"", "{", "{}", R"({"epoch": "1"})", "[]", R"({"epoch": 1e300, "loss_sum": 0})"}) {

@@ -59,10 +59,9 @@ TEST(Comparison, LabelsTellRunsOfOneOptimizerApart) {
   const auto json = to_json(flat);
   EXPECT_EQ(json["optimizer"], "tensorion");
   EXPECT_EQ(json["label"], "flat");
-  EXPECT_EQ(to_json(summary_from_json(nlohmann::json::parse(json.dump()),
-                                      metrics_lines(flat.identity, flat.epochs)))
-                .dump(),
-            json.dump());
+  const auto again = summary_from_json(nlohmann::json::parse(json.dump()));
+  EXPECT_EQ(again.identity.optimizer, "tensorion");
+  EXPECT_EQ(again.identity.label, "flat");
 }
 
 TEST(Metrics, SummariesComeBackFromTheirFiles) {
@@ -75,7 +74,11 @@ TEST(Metrics, SummariesComeBackFromTheirFiles) {
   EXPECT_EQ(json["best"]["epoch"], 2);
   EXPECT_EQ(json["final"]["test_accuracy"], 0.2);
   const auto lines = metrics_lines(summary.identity, summary.epochs);
-  const auto again = summary_from_json(nlohmann::json::parse(json.dump()), lines);
+  auto again = summary_from_json(nlohmann::json::parse(json.dump()));
+  std::istringstream text(lines);
+  for (std::string line; std::getline(text, line);) {
+    again.epochs.push_back(epoch_metrics_from_json(nlohmann::json::parse(line)));
+  }
   EXPECT_EQ(to_json(again).dump(), json.dump());
   EXPECT_EQ(metrics_lines(again.identity, again.epochs), lines);
   EXPECT_TRUE(std::isnan(again.epochs[1].train_loss));

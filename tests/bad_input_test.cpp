@@ -1,0 +1,185 @@
+// Bad input to the C++ library, a table: the type of the error, words that name the culprit and what came,
+// and nothing changed. Python's table is python/tests/test_bad_input.py.
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tensorion/lmo.h"
+#include "tensorion/norms.h"
+#include "tensorion/optimizer.h"
+#include "tensorion/polar.h"
+#include "tensorion/step.h"
+#include "tensorion/unfolding.h"
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using testing::gaussian;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// What bad input must leave alone.
+struct World {
+  at::Tensor x = gaussian({3, 4, 5}, 1);
+  at::Tensor matrix = gaussian({4, 6}, 2);
+  at::Tensor kernel = gaussian({2, 3, 3, 3}, 3);
+  at::Tensor param = gaussian({3, 4, 5}, 4).requires_grad_();
+  at::Tensor bias = gaussian({5}, 5).requires_grad_();
+  at::Tensor momentum = gaussian({3, 4, 5}, 6);
+
+  std::vector<at::Tensor> copies() const {
+    std::vector<at::Tensor> all;
+    for (const auto& tensor : {x, matrix, kernel, param, bias, momentum})
+      all.push_back(tensor.detach().clone());
+    return all;
+  }
+  Tensorion optimizer(const TensorionOptions& options = {}) const {
+    return Tensorion({param, bias}, options);
+  }
+};
+
+enum class Kind { kValue, kType };
+
+struct Case {
+  const char* name;
+  std::function<void(World&)> call;
+  Kind kind;
+  const char* words;
+};
+
+// A step of the list API with these in place of what is right.
+void step_with(World& world, std::vector<at::Tensor> grads, std::vector<at::Tensor> momenta,
+               const StepOptions& options = {}) {
+  step({world.param.detach()}, grads, momenta, options);
+}
+
+// A step of the optimizer with this gradient.
+void optimizer_step(World& world, const at::Tensor& gradient) {
+  auto optimizer = world.optimizer();
+  world.param.mutable_grad() = gradient;
+  world.bias.mutable_grad() = at::ones({5});
+  try {
+    optimizer.step();
+  } catch (...) {
+    EXPECT_TRUE(optimizer.state().empty());
+    throw;
+  }
+}
+
+at::Tensor with(const at::Tensor& x, double value) {
+  auto out = x.detach().clone();
+  out.view(-1)[2] = value;
+  return out;
+}
+
+const Case kCases[] = {
+    {"unfold: a mode out of range", [](World& w) { unfold(w.x, {3}); }, Kind::kValue,
+     "mode must be in [0, 3), got 3 for shape [3, 4, 5]"},
+    {"unfold: a sparse tensor", [](World& w) { unfold(w.x.to_sparse(), {0}); }, Kind::kValue,
+     "[tensorion.unfold] expected a dense tensor, got Sparse"},
+    {"unfold: another shape", [](World& w) { Unfolding({3, 4, 6}, {0}).unfold(w.x); }, Kind::kValue,
+     "expected a tensor of shape [3, 4, 6], got [3, 4, 5]"},
+    {"fold: 2^64 elements", [](World& w) { fold(w.matrix, {0}, {4, int64_t{1} << 62}); }, Kind::kValue,
+     "a tensor must have fewer than 2^63 elements, got shape [4, 4611686018427387904]"},
+    {"fold: a sparse matrix", [](World& w) { fold(w.matrix.to_sparse(), {0}, {4, 6}); }, Kind::kValue,
+     "[tensorion.fold] expected a dense matrix, got Sparse"},
+    {"unfoldings: a negative size", [](World&) { unfoldings({2, -3, 4}); }, Kind::kValue,
+     "sizes must not be negative, got shape [2, -3, 4]"},
+    {"unfoldings: 2^80 elements", [](World&) { unfoldings({int64_t{1} << 40, int64_t{1} << 40}); },
+     Kind::kValue, "fewer than 2^63 elements, got shape [1099511627776, 1099511627776]"},
+    {"unfoldings: sizes beside a zero",
+     [](World&) { balanced_unfolding({0, int64_t{1} << 40, int64_t{1} << 40}); }, Kind::kValue,
+     "fewer than 2^63 elements, got shape [0, 1099511627776, 1099511627776]"},
+    {"strategy: a word", [](World&) { UnfoldingStrategy::parse("best"); }, Kind::kValue, "got 'best'"},
+    {"strategy: a bracket", [](World&) { UnfoldingStrategy::parse("("); }, Kind::kValue, "got '('"},
+    {"strategy: only a comma", [](World&) { UnfoldingStrategy::parse("(,)"); }, Kind::kValue, "got '(,)'"},
+    {"strategy: two commas", [](World&) { UnfoldingStrategy::parse("(0,,1)"); }, Kind::kValue,
+     "got '(0,,1)'"},
+    {"strategy: a fraction", [](World&) { UnfoldingStrategy::parse("(0.5)"); }, Kind::kValue, "got '(0.5)'"},
+    {"strategy: 70 bits", [](World&) { UnfoldingStrategy::parse("(1180591620717411303424)"); }, Kind::kValue,
+     "got '(1180591620717411303424)'"},
+    {"polar: a sparse matrix", [](World& w) { polar(w.matrix.to_sparse()); }, Kind::kValue,
+     "[tensorion.polar] expected a dense tensor, got Sparse"},
+    {"polar: float8", [](World& w) { polar(w.matrix.to(at::kFloat8_e4m3fn)); }, Kind::kType,
+     "got Float8_e4m3fn"},
+    {"polar: a NaN", [](World& w) { polar(with(w.matrix, kNan)); }, Kind::kValue, "one that contains nan"},
+    {"polar: an infinity", [](World& w) { polar(with(w.matrix, kInfinite)); }, Kind::kValue,
+     "one that contains inf"},
+    {"polar: a billion steps",
+     [](World& w) { polar(w.matrix, {.method = "newton_schulz", .ns_steps = 1'000'000'000}); }, Kind::kValue,
+     "ns_steps must be at most 1000, got 1000000000"},
+    {"polar: no coefficients", [](World& w) { polar(w.matrix, {.ns_coefficients = {}}); }, Kind::kValue,
+     "at least one row (a, b, c), got none"},
+    {"polar: coefficients of NaN", [](World& w) { polar(w.matrix, {.ns_coefficients = {{1, kNan, 0}}}); },
+     Kind::kValue, "ns_coefficients must be finite, got nan"},
+    {"lmo: a sparse tensor", [](World& w) { lmo(w.x.to_sparse()); }, Kind::kValue,
+     "[tensorion.lmo] expected a dense tensor, got Sparse"},
+    {"lmo: float8", [](World& w) { lmo(w.x.to(at::kFloat8_e5m2)); }, Kind::kType, "got Float8_e5m2"},
+    {"nuclear_norm: a sparse tensor", [](World& w) { tensorion::nuclear_norm(w.x.to_sparse(), {0}); },
+     Kind::kValue, "[tensorion.nuclear_norm] expected a dense tensor, got Sparse"},
+    {"spectral_norm: 2^62 starts", [](World& w) { spectral_norm(w.x, int64_t{1} << 62); }, Kind::kValue,
+     "restarts must be at most 1000000, got 4611686018427387904"},
+    {"conv_norm: a negative size", [](World& w) { conv_norm(w.kernel, {4, -4}); }, Kind::kValue,
+     "input sizes must be at least 1, got [4, -4]"},
+    {"step: fewer gradients", [](World& w) { step_with(w, {}, {w.momentum}); }, Kind::kValue,
+     "got 1 parameters, 0 gradients and 1 momenta"},
+    {"step: a gradient of another shape", [](World& w) { step_with(w, {w.matrix}, {w.momentum}); },
+     Kind::kValue, "expected a gradient of shape [3, 4, 5] at index 0, got [4, 6]"},
+    {"step: a sparse momentum", [](World& w) { step_with(w, {w.x}, {w.momentum.to_sparse()}); }, Kind::kValue,
+     "expected a dense momentum at index 0, got Sparse"},
+    {"step: integers", [](World& w) { step_with(w, {w.x.to(at::kLong)}, {w.momentum}); }, Kind::kType,
+     "expected a real floating-point gradient at index 0, got Long"},
+    {"step: an unfolding that does not fit",
+     [](World& w) { step_with(w, {w.x}, {w.momentum}, {.unfolding = Modes{3}}); }, Kind::kValue,
+     "mode must be in [0, 3), got 3"},
+    {"step: lr is infinite", [](World& w) { step_with(w, {w.x}, {w.momentum}, {.lr = kInfinite}); },
+     Kind::kValue, "lr must be finite and not negative, got inf"},
+    {"optimizer: lr is NaN", [](World& w) { w.optimizer(TensorionOptions(kNan)); }, Kind::kValue,
+     "lr must be finite and not negative, got nan"},
+    {"optimizer: min_order is 0", [](World& w) { w.optimizer(TensorionOptions().min_order(0)); },
+     Kind::kValue, "min_order must be at least 1, got 0"},
+    {"optimizer: no fallback", [](World& w) { w.optimizer(TensorionOptions().fallback(std::nullopt)); },
+     Kind::kValue, "below min_order = 3, and there is no fallback"},
+    {"optimizer: an unknown policy", [](World& w) { w.optimizer(TensorionOptions().nonfinite("warn")); },
+     Kind::kValue, "nonfinite must be 'error', 'skip' or 'ignore', got 'warn'"},
+    {"optimizer: float8", [](World& w) { Tensorion({w.x.to(at::kFloat8_e4m3fn)}); }, Kind::kType,
+     "got Float8_e4m3fn for parameter 0"},
+    {"optimizer: a tensor twice", [](World& w) { Tensorion({w.x, w.x.view({12, 5})}); }, Kind::kValue,
+     "share memory"},
+    {"optimizer: a gradient with a NaN", [](World& w) { optimizer_step(w, with(w.x, kNan)); }, Kind::kValue,
+     "is not finite"},
+    {"optimizer: a gradient with an infinity", [](World& w) { optimizer_step(w, with(w.x, kInfinite)); },
+     Kind::kValue, "is not finite"},
+    {"optimizer: a sparse gradient", [](World& w) { optimizer_step(w, w.x.to_sparse()); }, Kind::kValue,
+     "expected a dense gradient, got Sparse"},
+};
+
+TEST(BadInput, IsNamedAndChangesNothing) {
+  World world;
+  const auto before = world.copies();
+  for (const auto& entry : kCases) {
+    SCOPED_TRACE(entry.name);
+    if (entry.kind == Kind::kValue) {
+      testing::expect_error<c10::ValueError>([&] { entry.call(world); }, entry.words);
+    } else {
+      testing::expect_error<c10::TypeError>([&] { entry.call(world); }, entry.words);
+    }
+    const auto after = world.copies();
+    for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(at::equal(after[i], before[i])) << "tensor " << i;
+  }
+}
+
+TEST(BadInput, AMillionModesAreRead) {
+  // Once matched by a regular expression, which recursed for every mode.
+  std::string text = "(0";
+  for (int i = 0; i < 1'000'000; ++i) text += ", 0";
+  EXPECT_EQ(UnfoldingStrategy::parse(text + ")").str(), text + ")");
+  EXPECT_EQ(UnfoldingStrategy::parse("( 0 ,2, )").str(), "(0, 2)");
+  EXPECT_EQ(UnfoldingStrategy::parse("()").str(), "()");
+}
+
+}  // namespace
+}  // namespace tensorion
