@@ -30,8 +30,8 @@ constexpr int64_t kPolishSweeps = 2000;
 // Row i of factor k is the vector u_k of start i.
 using Factors = std::vector<at::Tensor>;
 
-// For every start, x contracted with all its vectors but that of `mode`: the largest modes first, each of which
-// leaves the least for the next.
+// For every start, x contracted with all its vectors but that of `mode`: the largest modes first, each of
+// which leaves the least for the next.
 at::Tensor contract(const at::Tensor& x, const Factors& factors, int64_t mode) {
   std::vector<int64_t> others;
   std::string left;
@@ -87,8 +87,8 @@ Factors starts(const at::Tensor& x, int64_t restarts) {
 
 void check_restarts(int64_t restarts, const char* name) {
   TORCH_CHECK_VALUE(restarts >= 1, "[tensorion.", name, "] restarts must be at least 1, got ", restarts);
-  TORCH_CHECK_VALUE(restarts <= kMostRestarts, "[tensorion.", name, "] restarts must be at most ", kMostRestarts,
-                    ", got ", restarts);
+  TORCH_CHECK_VALUE(restarts <= kMostRestarts, "[tensorion.", name, "] restarts must be at most ",
+                    kMostRestarts, ", got ", restarts);
 }
 
 }  // namespace

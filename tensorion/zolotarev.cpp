@@ -89,8 +89,8 @@ GramMatrix::GramMatrix(const at::Tensor& a) : matrix(lower_gram(a)) {
   const double mean = trace / m;
   const double variance = std::max(0.0, squares / m - mean * mean);
   lambda = (mean + std::sqrt((m - 1) * variance)) * (1 + 8 * epsilon(a.scalar_type()));
-  // Rounding of S moves its squares by up to 2 ||S||_F ||E||_F, ||E||_F <= 2 eps tr S: near rank one that decides
-  // about the others.
+  // Rounding of S moves its squares by up to 2 ||S||_F ||E||_F, ||E||_F <= 2 eps tr S: near rank one that
+  // decides about the others.
   const double least = variance - 4 * epsilon(a.scalar_type()) * trace * std::sqrt(squares) / m;
   const double others = m > 1 ? std::max(0.0, mean - std::sqrt(std::max(0.0, least) / (m - 1))) : 0;
   nuclear_upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);

@@ -17,7 +17,7 @@ namespace {
 using namespace tensorion;
 
 constexpr int64_t kMaxElements = 1024;
-constexpr double kSlack = 0.02;  // of the unit ball, for "halley" in single precision
+constexpr double kSlack = 0.02;     // of the unit ball, for "halley" in single precision
 constexpr double kRounding = 1e-5;  // of nuclear norms in single precision
 
 // Takes the bytes one by one; zeros when there are no more.

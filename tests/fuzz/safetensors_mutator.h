@@ -39,8 +39,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
   part.resize(std::max(old_size, room));
   part.resize(LLVMFuzzerMutate(reinterpret_cast<uint8_t*>(part.data()), old_size, room));
   length = parts[0].size();
-  std::string file =
-      std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + parts[0] + parts[1];
+  std::string file = std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + parts[0] + parts[1];
   seal(file);
   std::memcpy(data, file.data(), file.size());
   return file.size();
