@@ -82,9 +82,7 @@ Unfolding::Unfolding(at::IntArrayRef shape, at::IntArrayRef modes)
   for (int64_t mode = 0; mode < d; ++mode) {
     const bool is_row = std::binary_search(modes_.begin(), modes_.end(), mode);
     if (!is_row) permutation_.push_back(mode);
-    int64_t& side = is_row ? rows_ : cols_;
-    TORCH_CHECK_VALUE(!__builtin_mul_overflow(side, shape_[mode], &side),
-                      "[tensorion.unfold] sizes must multiply to less than 2^63, got shape ", shape);
+    (is_row ? rows_ : cols_) *= shape_[mode];
   }
 }
 

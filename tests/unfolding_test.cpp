@@ -182,9 +182,8 @@ TEST(Unfolding, BadInputIsNamed) {
                                 "at most 24 modes of size other than 1 are supported, got 25");
   expect_error<c10::ValueError>([&] { balanced_unfolding({1, 7}); }, "got shape [1, 7]");
   // The product overflowed to 0 rows.
-  expect_error<c10::ValueError>(
-      [&] { Unfolding({int64_t{1} << 32, int64_t{1} << 32, 2}, {0, 1}); },
-      "sizes must multiply to less than 2^63, got shape [4294967296, 4294967296, 2]");
+  expect_error<c10::ValueError>([&] { Unfolding({int64_t{1} << 32, int64_t{1} << 32, 2}, {0, 1}); },
+                                "fewer than 2^63 elements, got shape [4294967296, 4294967296, 2]");
   EXPECT_EQ(unfoldings(std::vector<int64_t>{2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                             1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})
                 .size(),
