@@ -143,7 +143,8 @@ TEST(Norms, BadInputs) {
       {"relaxed_norm", [](const at::Tensor& t) { relaxed_norm(t); }},
       {"spectral_norm", [](const at::Tensor& t) { spectral_norm(t); }},
       {"conv_norm", [](const at::Tensor& t) { conv_norm(t, {8}); }}};
-  for (const auto& [name, norm] : norms) {
+  for (const auto& [name, function] : norms) {
+    const auto& norm = function;  // clang 14 cannot capture the binding
     const auto prefix = "[tensorion." + name + "] ";
     const auto dtypes = prefix + "expected a tensor of dtype BFloat16, Half, Float or Double, got ";
     const auto finite = prefix + "expected finite values, got ";
