@@ -18,7 +18,7 @@ using namespace tensorion;
 
 constexpr int64_t kMaxElements = 1024;
 constexpr double kSlack = 0.02;         // of the unit ball, for "halley" in single precision
-constexpr double kRounding = 1e-5;      // of nuclear norms in single precision
+constexpr double kRounding = 1e-4;      // of nuclear norms in single precision
 constexpr double kNormRounding = 4e-4;  // of the spectral norm of an answer: sqrt(epsilon)
 
 // Takes the bytes one by one; zeros when there are no more.
