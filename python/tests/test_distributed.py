@@ -151,30 +151,29 @@ def test_ranks_solve_what_the_plan_says(run, world_size):
         assert sorted(solved) == sorted(planned)
 
 
-def data_parallel(rank, world_size, process_group):
-    model = nn.parallel.DistributedDataParallel(conv_net().to(memory_format=torch.channels_last))
-    group = dist.group.WORLD if process_group else None
-    optimizer = Tensorion(model.parameters(), lr=0.02, process_group=group)
+def train_network(model, rank=0, world_size=1, *, process_group=None, clip=None):
+    """Five steps on the rank's part of the pictures; by default as one process does it."""
+    optimizer = Tensorion(model.parameters(), lr=0.02, process_group=process_group)
     x, y = images()
     for _ in range(5):
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(x[rank::world_size]), y[rank::world_size]).backward()
+        if clip is not None:
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
-    return copies(model.parameters())
+    return model.parameters()
+
+
+def data_parallel(rank, world_size, process_group):
+    model = nn.parallel.DistributedDataParallel(conv_net().to(memory_format=torch.channels_last))
+    return copies(train_network(model, rank, world_size, process_group=dist.group.WORLD if process_group else None))
 
 
 def test_distributed_data_parallel(run):
     shared, unshared = run(2, data_parallel, True), run(2, data_parallel, False)
     assert_same(shared[0], shared[1])
     assert_near(shared[0], unshared[0])
-    model = conv_net()
-    optimizer = Tensorion(model.parameters(), lr=0.02)
-    x, y = images()
-    for _ in range(5):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    assert_near(shared[0], model.parameters(), tolerance=1e-5)
+    assert_near(shared[0], train_network(conv_net()), tolerance=1e-5)
 
 
 def subgroup(rank, world_size):
@@ -304,28 +303,14 @@ def fsdp_training(rank, world_size):
     model = conv_net()
     fully_shard(model[2])
     fully_shard(model)
-    optimizer = Tensorion(model.parameters(), lr=0.02)
-    x, y = images()
-    for _ in range(5):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x[rank::world_size]), y[rank::world_size]).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-    return whole(model.parameters())
+    return whole(train_network(model, rank, world_size, clip=1.0))
 
 
 def test_training_with_fully_shard(run):
     results = run(4, fsdp_training)
-    model = conv_net()
-    optimizer = Tensorion(model.parameters(), lr=0.02)
-    x, y = images()
-    for _ in range(5):
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x), y).backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+    expected = list(train_network(conv_net(), clip=1.0))
     for params in results:
-        assert_near(params, model.parameters(), tolerance=1e-5)
+        assert_near(params, expected, tolerance=1e-5)
 
 
 def mixed(rank, world_size):
