@@ -11,6 +11,11 @@ The certificates bound sqrt(s) on [0, 1] from above and below by combinations of
 c/(s+c), (c/(s+c))^2, log(1+s/c): summed over the spectrum these are traces that the inverses give away.
 Each is the solution of a linear program that minimizes the relative error above sigma = t and lets it be
 `weight` * t * that error below.
+
+Where rounding adds a matrix E to S, a trace of g(S) moves by at most ||g'(S)||_F ||E||_F, and by at most
+|g'(0)| |tr E| + ||g'(S) - g'(0) I||_F ||E||_F, which is less where most eigenvalues are small. So each certificate g
+has a `sensitivity` too, (p, q, |g'(0)|, k): with u = c/(s+c) of the smallest pole, g'(s)^2 <= p u + q u^2 and
+|g'(s) - g'(0)| <= k (1 - u). The programs limit |g'|.
 """
 
 from pathlib import Path
@@ -21,7 +26,8 @@ from scipy.special import ellipj, ellipkm1
 
 LIGHT_RESOLUTION = 8e-3
 COARSE_RESOLUTION = FINE_RESOLUTION = 1e-3
-CERTIFICATES = [(5, 2), (20, 1), (20, 2), (100, 2), (100, 4), (1000, 8)]  # (weight, t / l)
+# (weight, t / l, limit of 2 |g'(s)| sqrt(s + c)); limits that cost little accuracy.
+CERTIFICATES = [(5, 2, 6), (20, 1, 5), (20, 2, 5), (100, 2, 4), (100, 4, 3), (1000, 8, 2)]
 
 
 def zolotarev(resolution, poles):
@@ -72,14 +78,37 @@ def moments(s, poles):
     return np.stack(columns, axis=1)
 
 
-def certificate(poles, side, weight, t):
-    """Coefficients of a bound of sqrt(s): above for side = 1, below for side = -1."""
+def derivatives(s, poles):
+    """Of the basis."""
+    columns = [np.zeros_like(s), np.ones_like(s), 2 * s]
+    for c in poles:
+        columns += [-c / (s + c) ** 2, -2 * c * c / (s + c) ** 3, 1 / (s + c)]
+    return np.stack(columns, axis=1)
+
+
+def sensitivity(derivative, s, c):
+    """Of what has this derivative; s begins with 0."""
+    u = c / (s + c)
+    needed = derivative**2 / u
+    p = needed[u < 0.01].max()  # for s far above c
+    q = max(0.0, ((needed - p) / u).max())
+    away = s > 1e-6 * c
+    k = (np.abs(derivative - derivative[0]) / (1 - u + (u == 1)))[away].max()
+    return 1.001 * np.array([p, q, abs(derivative[0]), k])
+
+
+def certificate(poles, side, weight, t, limit):
+    """Coefficients of a bound of sqrt(s), above for side = 1, below for side = -1, then its sensitivity."""
     s = np.concatenate([[0.0], np.geomspace(1e-12, 1, 6000)])
     basis, root = moments(s, poles), np.sqrt(s)
     allowed = np.where(root >= t, root, weight * t)
     count = basis.shape[1]
     rows = np.concatenate([np.c_[-side * basis, np.zeros(len(s))], np.c_[side * basis, -allowed]])
     limits = np.concatenate([-side * root, side * root])
+    some = s[::10]
+    slopes = derivatives(some, poles) * (2 * np.sqrt(some + min(poles)))[:, None]
+    rows = np.concatenate([rows, *(np.c_[sign * slopes, np.zeros(len(some))] for sign in (1, -1))])
+    limits = np.concatenate([limits, np.full(2 * len(some), float(limit))])
     objective = np.r_[np.zeros(count), 1.0]
     bounds = [(None, None)] * count + [(0, None)]
     solution = linprog(objective, A_ub=rows, b_ub=limits, bounds=bounds, method="highs")
@@ -89,7 +118,14 @@ def certificate(poles, side, weight, t):
     fine = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
     gap = side * (moments(fine, poles) @ coefficients - np.sqrt(fine))
     coefficients[0] += side * max(0.0, -gap.min()) * 1.01
-    return coefficients
+    return np.r_[coefficients, sensitivity(derivatives(fine, poles) @ coefficients, fine, min(poles))]
+
+
+def value_sensitivity(alpha, beta, poles):
+    """Of <A, X> = tr S Q(S + E), whose derivative is s Q'(s), and to rounding of Q itself, <S, Q E'>."""
+    s = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
+    q = alpha + (beta / (s[:, None] + poles)).sum(axis=1)
+    return sensitivity(s * (beta / (s[:, None] + poles) ** 2).sum(axis=1) + q, s, min(poles))
 
 
 def numbers(values):
@@ -107,12 +143,12 @@ def filter_lines(name, resolution, floor, alpha, beta, poles):
     ]
 
 
-def certificates(name, poles, resolution):
-    lines = []
+def certificates(name, alpha, beta, poles, resolution):
+    lines = [f"inline constexpr double k{name}ValueSensitivity[] = {numbers(value_sensitivity(alpha, beta, poles))};"]
     for bound, side in (("Upper", 1), ("Lower", -1)):
-        lines.append(f"inline constexpr double k{name}{bound}[kCertificates][{3 + 3 * len(poles)}] = {{")
-        for weight, t in CERTIFICATES:
-            lines.append(f"    {numbers(certificate(poles, side, weight, t * resolution))},")
+        lines.append(f"inline constexpr double k{name}{bound}[kCertificates][{7 + 3 * len(poles)}] = {{")
+        for weight, t, limit in CERTIFICATES:
+            lines.append(f"    {numbers(certificate(poles, side, weight, t * resolution, limit))},")
         lines.append("};")
     return lines
 
@@ -131,9 +167,9 @@ def main():
     light_alpha, light_beta, light_floor = best_weights(poles[:3], LIGHT_RESOLUTION)
     fine_alpha, fine_beta, fine_poles, fine_floor = zolotarev(FINE_RESOLUTION, 6)
     lines += filter_lines("Light", LIGHT_RESOLUTION, light_floor, light_alpha, light_beta, poles[:3])
-    lines += certificates("Light", poles[:3], LIGHT_RESOLUTION)
+    lines += certificates("Light", light_alpha, light_beta, poles[:3], LIGHT_RESOLUTION)
     lines += filter_lines("Coarse", COARSE_RESOLUTION, floor, alpha, beta, poles)
-    lines += certificates("Coarse", poles, COARSE_RESOLUTION)
+    lines += certificates("Coarse", alpha, beta, poles, COARSE_RESOLUTION)
     lines += filter_lines("Fine", FINE_RESOLUTION, fine_floor, fine_alpha, fine_beta, fine_poles)
     lines += ["", "}  // namespace tensorion::zolotarev", ""]
     target = Path(__file__).parent.parent / "tensorion" / "zolotarev_tables.h"

@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace tensorion {
@@ -135,6 +136,28 @@ bool scale_add(double decay, const at::Tensor& y, double alpha, const at::Tensor
     if (std::isnan(zero)) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
+}
+
+double inner_product(const at::Tensor& a, const at::Tensor& b) {
+  if (!is_fast(a, b) || !a.is_non_overlapping_and_dense() || a.strides() != b.strides()) {
+    return at::dot(a.to(at::kDouble).reshape(-1), b.to(at::kDouble).reshape(-1)).item<double>();
+  }
+  const auto* const left = a.const_data_ptr<float>();
+  const auto* const right = b.const_data_ptr<float>();
+  // Summed in order: the result does not depend on the threads.
+  constexpr int64_t kPiece = 1 << 14;
+  const int64_t size = a.numel(), pieces = (size + kPiece - 1) / kPiece;
+  std::vector<double> partial(pieces);
+  at::parallel_for(0, pieces, 2, [&](int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      double sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t i = piece * kPiece; i < std::min(size, (piece + 1) * kPiece); ++i)
+        sum += static_cast<double>(left[i]) * right[i];
+      partial[piece] = sum;
+    }
+  });
+  return std::accumulate(partial.begin(), partial.end(), 0.0);
 }
 
 }  // namespace tensorion

@@ -11,4 +11,7 @@ void copy_entries(const at::Tensor& x, const at::Tensor& out);
 // y <- decay y + alpha x. Returns true where y is known to be finite now; false says nothing.
 bool scale_add(double decay, const at::Tensor& y, double alpha, const at::Tensor& x);
 
+// The sum of all a b, in double precision.
+double inner_product(const at::Tensor& a, const at::Tensor& b);
+
 }  // namespace tensorion

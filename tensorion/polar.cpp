@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tensorion/elementwise.h"
 #include "tensorion/newton_schulz.h"
 #include "tensorion/parallel.h"
 
@@ -39,25 +40,25 @@ at::Tensor scaled(const at::Tensor& a, int exponent) {
   return (a * std::ldexp(1.0, exponent / 2)).mul_(std::ldexp(1.0, exponent - exponent / 2));
 }
 
-double inner_product(const at::Tensor& a, const at::Tensor& b) {
-  // Both of them in the memory order of the first.
-  return a.is_contiguous() ? at::dot(a.view(-1), b.reshape(-1)).item<double>()
-                           : at::dot(a.mT().reshape(-1), b.mT().reshape(-1)).item<double>();
-}
-
 // U V^T of the compact SVD: directions whose singular value is rounding noise are left out.
 PolarFactor svd_factor(const at::Tensor& a) {
-  const auto work = a.to(compute_type(a));
+  auto work = a.to(compute_type(a));
   const double largest = largest_entry(work);
   if (largest == 0) return {at::zeros_like(a), 0, {}};
   const int exponent = std::ilogb(largest);
-  const auto [u, s, vh] = at::linalg_svd(scaled(work, -exponent), /*full_matrices=*/false);
+  work = scaled(work, -exponent);
+  const auto [u, s, vh] = at::linalg_svd(work, /*full_matrices=*/false);
   const double epsilon = work.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7;
   const double side = static_cast<double>(std::max(a.size(0), a.size(1)));
   const auto kept = (s > s[0] * (side * epsilon)).to(s.scalar_type());
-  const double value = std::ldexp(s.sum(at::kDouble).item<double>(), exponent);
-  const double slack = value * epsilon * std::sqrt(side);
-  return {at::mm(u * kept, vh).to(a.scalar_type()), value, {value - slack, value + slack}};
+  const auto x = at::mm(u * kept, vh);
+  // The sum of s has all the rounding of the algorithm; <A, X>, which the polar factor maximizes, the square
+  // of it.
+  const double product = inner_product(work, x);
+  const double noise = (s * (1 - kept)).sum(at::kDouble).item<double>();
+  const double slack = product * epsilon * std::sqrt(side);
+  const double value = std::ldexp(product - slack, exponent);
+  return {x.to(a.scalar_type()), value, {value, std::ldexp(product + noise + slack, exponent)}};
 }
 
 at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options) {
@@ -133,7 +134,8 @@ PolarFactor NuclearEstimate::factor() {
   if (!pass_) return svd_factor(input_);
   double upper = std::ldexp(bounds_.upper, -exponent_);
   auto x = pass_->apply(a_);
-  double value = inner_product(a_, x);
+  const double rounding = pass_->value_rounding();
+  double value = inner_product(a_, x) - rounding;
   double resolution = pass_->resolution();
   double floor = pass_->floor();
   // Each further pass starts from X, whose small singular values have been lifted by a factor of a thousand.
@@ -142,14 +144,15 @@ PolarFactor NuclearEstimate::factor() {
                                     : std::nullopt;
     if (!next) return svd_factor(input_);
     x = next->apply(x);
-    value = inner_product(a_, x);
+    const double product = inner_product(a_, x);
+    value = product - rounding;
     resolution *= next->resolution() / floor;
     floor = next->floor();
     // Singular values above the resolution are in [floor, 1]; below it sigma (1 - f) <= resolution / floor f
     // (1 - f), and f (1 - f) <= (1 - f^2) / 2.
     const double unresolved =
         std::max(0.0, x.size(0) - std::pow(at::linalg_vector_norm(x).item<double>(), 2));
-    upper = std::min(upper, (value + resolution * unresolved / 2) / floor);
+    upper = std::min(upper, (product + rounding + resolution * unresolved / 2) / floor);
   }
   if (input_.size(0) > input_.size(1)) x = x.mT();
   return {x.to(input_.scalar_type()),
@@ -168,7 +171,7 @@ PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
   estimate.refine();
   auto x = newton_schulz_factor(a.detach(), options);
   const double norm = largest_value(coefficient_schedule(options.ns_coefficients, options.ns_steps));
-  const double value = inner_product(a.to(at::kDouble), x.to(at::kDouble)) / std::max(1.0, norm);
+  const double value = inner_product(a, x) / std::max(1.0, norm);
   return {x, value, estimate.bounds()};
 }
 

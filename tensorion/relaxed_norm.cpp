@@ -13,6 +13,7 @@
 #include <limits>
 #include <vector>
 
+#include "tensorion/elementwise.h"
 #include "tensorion/norm_input.h"
 #include "tensorion/norms.h"
 #include "tensorion/unfolding.h"
@@ -28,10 +29,6 @@ constexpr double kImbalance = 1.5;  // of the residuals, before the penalty chan
 constexpr double kPenaltyFactor = 1.3;
 
 double frobenius(const at::Tensor& x) { return at::linalg_vector_norm(x).item<double>(); }
-
-double inner_product(const at::Tensor& x, const at::Tensor& y) {
-  return at::dot(x.reshape({-1}), y.reshape({-1})).item<double>();
-}
 
 // All unfoldings, each with its smaller side as rows.
 std::vector<Unfolding> wide_unfoldings(at::IntArrayRef shape) {

@@ -123,12 +123,12 @@ Moments moments_of(const T* w, int64_t m) {
   for_each_chunk(m, [&](int64_t chunk, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
       const T* row = w + i * m;
-      T squares = 0;
+      double squares = 0;
 #pragma omp simd reduction(+ : squares)
-      for (int64_t j = 0; j <= i; ++j) squares += row[j] * row[j];
+      for (int64_t j = 0; j <= i; ++j) squares += static_cast<double>(row[j]) * row[j];
       const double diagonal = row[i];
       partial[chunk].trace += diagonal;
-      partial[chunk].squares += 2 * static_cast<double>(squares) - diagonal * diagonal;
+      partial[chunk].squares += 2 * squares - diagonal * diagonal;
     }
   });
   Moments moments;
@@ -217,7 +217,7 @@ Moments lower_moments(const at::Tensor& w) {
   const auto lower = w.tril();
   const auto diagonal = lower.diagonal().to(at::kDouble);
   return {diagonal.sum().item<double>(),
-          2 * lower.square().sum(at::kDouble).item<double>() - diagonal.square().sum().item<double>()};
+          2 * lower.to(at::kDouble).square().sum().item<double>() - diagonal.square().sum().item<double>()};
 }
 
 at::Tensor combine_lower(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales) {

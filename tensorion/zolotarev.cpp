@@ -25,6 +25,7 @@ struct Level {
   std::span<const double> c;
   std::span<const double> upper;  // the certificates, one after the other; empty where there are none
   std::span<const double> lower;
+  std::span<const double> value_sensitivity;
 };
 
 template <size_t N>
@@ -36,13 +37,15 @@ Level level(ZolotarevPass::Accuracy accuracy) {
   namespace tables = zolotarev;
   switch (accuracy) {
     case ZolotarevPass::Accuracy::light:
-      return {tables::kLightResolution, tables::kLightFloor, tables::kLightAlpha,
-              tables::kLightBeta,       tables::kLightC,     flat(tables::kLightUpper),
-              flat(tables::kLightLower)};
+      return {tables::kLightResolution,  tables::kLightFloor,
+              tables::kLightAlpha,       tables::kLightBeta,
+              tables::kLightC,           flat(tables::kLightUpper),
+              flat(tables::kLightLower), tables::kLightValueSensitivity};
     case ZolotarevPass::Accuracy::coarse:
-      return {tables::kCoarseResolution, tables::kCoarseFloor, tables::kCoarseAlpha,
-              tables::kCoarseBeta,       tables::kCoarseC,     flat(tables::kCoarseUpper),
-              flat(tables::kCoarseLower)};
+      return {tables::kCoarseResolution,  tables::kCoarseFloor,
+              tables::kCoarseAlpha,       tables::kCoarseBeta,
+              tables::kCoarseC,           flat(tables::kCoarseUpper),
+              flat(tables::kCoarseLower), tables::kCoarseValueSensitivity};
     default:
       return {tables::kFineResolution,
               tables::kFineFloor,
@@ -50,11 +53,30 @@ Level level(ZolotarevPass::Accuracy accuracy) {
               tables::kFineBeta,
               tables::kFineC,
               {},
+              {},
               {}};
   }
 }
 
-double epsilon(at::ScalarType dtype) { return dtype == at::kDouble ? 2.3e-16 : 1.2e-7; }
+// A bound of ||a a^T - s||_F / tr s. In single precision no bound for every a is of use: n eps is a hundred
+// times what most have. But values that are alike, whose errors all have one sign, do come near to it. So the
+// error is measured, on the heaviest rows, and doubled; eps is added for the factorization of s.
+double relative_rounding(const at::Tensor& a, const at::Tensor& s) {
+  if (a.scalar_type() == at::kDouble) return static_cast<double>(a.size(0) + a.size(1)) * 2.3e-16;
+  constexpr int64_t kRows = 8;
+  auto rows = a, computed = s;
+  if (a.size(0) > kRows) {
+    const auto heaviest =
+        std::get<0>(std::get<1>(s.diagonal().topk(kRows)).sort());  // the triangle stays lower
+    rows = a.index_select(0, heaviest);
+    computed = s.index_select(0, heaviest).index_select(1, heaviest);
+  }
+  rows = rows.to(at::kDouble);
+  const auto exact = at::mm(rows, rows.mT());
+  const auto error = lower_moments(computed.to(at::kDouble).sub_(exact).contiguous());
+  const double trace = exact.diagonal().sum().item<double>();
+  return 1.2e-7 + (trace > 0 ? 2 * std::sqrt(error.squares) / trace : 0);
+}
 
 // How many inverses to compute side by side, each on one thread: LAPACK's own threads gain little there.
 int64_t concurrency(const at::Tensor& s) {
@@ -84,15 +106,17 @@ GramMatrix::GramMatrix(const at::Tensor& a) : matrix(lower_gram(a)) {
   const auto moments = lower_moments(matrix);
   trace = moments.trace;
   squares = moments.squares;
+  rounding = relative_rounding(a, matrix) * trace;
   // From mean and variance of the m eigenvalues: the largest is largest, and the sum of their roots too,
   // where one is large and the others are equal.
   const double mean = trace / m;
   const double variance = std::max(0.0, squares / m - mean * mean);
-  lambda = (mean + std::sqrt((m - 1) * variance)) * (1 + 8 * epsilon(a.scalar_type()));
-  // Rounding of S moves its squares by up to 2 ||S||_F ||E||_F, ||E||_F <= 2 eps tr S: near rank one that
-  // decides about the others.
-  const double least = variance - 4 * epsilon(a.scalar_type()) * trace * std::sqrt(squares) / m;
-  const double others = m > 1 ? std::max(0.0, mean - std::sqrt(std::max(0.0, least) / (m - 1))) : 0;
+  lambda = mean + std::sqrt((m - 1) * variance) + rounding;
+  // Near rank one, rounding decides about the others.
+  const double high = (trace + rounding) / m;
+  const double norm = std::max(0.0, std::sqrt(squares) - rounding);
+  const double least = std::max(0.0, norm * norm / m - high * high);
+  const double others = m > 1 ? std::max(0.0, high - std::sqrt(least / (m - 1))) : 0;
   nuclear_upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
 }
 
@@ -106,7 +130,6 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accura
 
   ZolotarevPass pass(accuracy, lambda);
   pass.moments_ = {static_cast<double>(s.size(0)), gram.trace / lambda, gram.squares / (lambda * lambda)};
-  double first_trace = 0;
   for (int64_t first = 0; first < poles;) {
     const auto count = std::min(concurrency(s), poles - first);
     std::vector<at::Tensor> group;
@@ -128,7 +151,6 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accura
     for (int64_t k = 0; k < count; ++k) {
       const auto& inverse = inverses[k];
       if (!inverse) return std::nullopt;
-      if (first + k == 0) first_trace = inverse->trace;
       pass.moments_.insert(pass.moments_.end(), told[k].begin(), told[k].end());
       pass.inverses_.push_back(group[k]);
       scales.push_back(std::sqrt(lambda) * filter.beta[first + k]);
@@ -144,7 +166,7 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accura
     }
     first += count;
   }
-  if (accuracy == Accuracy::light) pass.certify(gram, first_trace);
+  if (accuracy == Accuracy::light) pass.certify(gram);
   return pass;
 }
 
@@ -154,31 +176,39 @@ bool ZolotarevPass::refine(GramMatrix& gram) {
   if (!inverse) return false;
   inverses_.push_back(std::move(gram.matrix));
   accuracy_ = Accuracy::coarse;
-  certify(gram, inverse->trace);
+  certify(gram);
   return true;
 }
 
-void ZolotarevPass::certify(const GramMatrix& gram, double smallest_inverse_trace) {
+void ZolotarevPass::certify(const GramMatrix& gram) {
   const auto filter = level(accuracy_);
   const double m = moments_[0];
   double value = filter.alpha * moments_[1];
   for (size_t j = 0; j < filter.c.size(); ++j)
     value += filter.beta[j] * (m - moments_[3 + 3 * j]);  // tr of S (S + c I)^-1
-  NuclearBounds bounds{0, std::numeric_limits<double>::infinity()};
-  for (size_t row = 0; row < filter.upper.size(); row += moments_.size()) {
-    const auto combined = [&](std::span<const double> table) {
-      return std::inner_product(moments_.begin(), moments_.end(), &table[row], 0.0);
-    };
-    bounds = {std::max(bounds.lower, combined(filter.lower)), std::min(bounds.upper, combined(filter.upper))};
-  }
-  // Rounding adds a matrix E to S, of a Frobenius norm of about eps tr S (twice that is assumed), which moves
-  // the sum of the roots of s + c by at most ||E||_F sqrt(tr (S + c I)^-1) / 2.
-  const double slack =
-      epsilon(inverses_[0].scalar_type()) * moments_[1] * std::sqrt(lambda_ * smallest_inverse_trace);
+  // How far rounding may move a trace of g(S): see scripts/make_zolotarev_tables.py.
+  const auto smallest = std::min_element(filter.c.begin(), filter.c.end()) - filter.c.begin();
+  const double u = moments_[3 + 3 * smallest], u2 = moments_[4 + 3 * smallest];
+  const double far = std::sqrt(std::max(0.0, m - 2 * u + u2));
+  const auto moved = [&](std::span<const double> sensitivity) {
+    return gram.rounding / lambda_ *
+           std::min(std::sqrt(sensitivity[0] * u + sensitivity[1] * u2),
+                    sensitivity[2] + sensitivity[3] * far);
+  };
   const double root = std::sqrt(lambda_);
-  value_ = root * value;
-  bounds_.lower = std::max(bounds_.lower, root * (bounds.lower - slack));
-  bounds_.upper = std::min({bounds_.upper, gram.nuclear_upper, root * (bounds.upper + slack)});
+  const size_t count = moments_.size();
+  for (int k = 0; k < zolotarev::kCertificates; ++k) {
+    const auto combined = [&](std::span<const double> table, double sign) {
+      const auto row = table.subspan(k * (count + 4), count + 4);
+      return root * (std::inner_product(moments_.begin(), moments_.end(), row.begin(), 0.0) +
+                     sign * moved(row.last(4)));
+    };
+    bounds_.lower = std::max(bounds_.lower, combined(filter.lower, -1));
+    bounds_.upper = std::min(bounds_.upper, combined(filter.upper, 1));
+  }
+  bounds_.upper = std::min(bounds_.upper, gram.nuclear_upper);
+  value_rounding_ = root * moved(filter.value_sensitivity);
+  value_ = root * value - value_rounding_;
 }
 
 double ZolotarevPass::resolution() const { return level(accuracy_).resolution * std::sqrt(lambda_); }

@@ -29,6 +29,7 @@ struct GramMatrix {
   at::Tensor matrix;
   double trace = 0;
   double squares = 0;        // ||A A^T||_F^2
+  double rounding = 0;       // >= ||A A^T - matrix||_F, and what factorizations add to it
   double lambda = 0;         // >= the largest eigenvalue
   double nuclear_upper = 0;  // >= ||A||_*
 
@@ -56,6 +57,8 @@ class ZolotarevPass {
 
   // <A, X>, known before X is; not of fine passes.
   double value() const { return value_; }
+  // What rounding may add to <A, X>: less this, it is attained by a matrix of spectral norm at most 1.
+  double value_rounding() const { return value_rounding_; }
   // Not of fine passes.
   const NuclearBounds& nuclear_norm() const { return bounds_; }
   double resolution() const;
@@ -65,7 +68,7 @@ class ZolotarevPass {
   ZolotarevPass(Accuracy accuracy, double lambda) : accuracy_(accuracy), lambda_(lambda) {}
 
   // Value and certificate from the moments.
-  void certify(const GramMatrix& gram, double smallest_inverse_trace);
+  void certify(const GramMatrix& gram);
 
   Accuracy accuracy_;
   double lambda_;
@@ -73,6 +76,7 @@ class ZolotarevPass {
   at::Tensor q_;
   std::vector<double> moments_;  // of the spectrum of S: what certificates combine
   double value_ = 0;
+  double value_rounding_ = 0;
   NuclearBounds bounds_{0, std::numeric_limits<double>::infinity()};
 };
 

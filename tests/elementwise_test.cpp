@@ -56,6 +56,23 @@ TEST(Elementwise, ScaleAddInAnyLayoutAndDtype) {
   EXPECT_TRUE(at::equal(y, at::full({3, 4, 5}, 3.0))) << "an expanded tensor";
 }
 
+TEST(Elementwise, InnerProductInAnyLayoutAndDtype) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const auto& shape : kShapes) {
+      const auto x = gaussian(shape, 1, dtype), y = gaussian(shape, 2, dtype);
+      const auto products = x.to(at::kDouble) * y.to(at::kDouble);
+      const double expected = products.sum().item<double>();
+      const double tolerance = 1e-14 * products.abs().sum().item<double>();
+      for (const auto& left : layouts(x)) {
+        for (const auto& right : layouts(y)) EXPECT_NEAR(inner_product(left, right), expected, tolerance);
+      }
+    }
+  }
+  // In single precision such a sum stops growing.
+  const auto alike = at::full({1 << 20}, 1.1f);
+  EXPECT_NEAR(inner_product(alike, alike) / (1 << 20), std::pow(static_cast<double>(1.1f), 2), 1e-11);
+}
+
 TEST(Elementwise, ScaleAddKnowsWhatIsFinite) {
   for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
     for (const int64_t at : {0, 17000, 39999}) {

@@ -1,5 +1,6 @@
 #include "tensorion/zolotarev.h"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 #include <span>
@@ -88,6 +89,38 @@ TEST(Zolotarev, CertificatesBoundTheSquareRoot) {
   expect_bounds(kCoarseUpper, kCoarseLower, kCoarseC);
 }
 
+// The derivatives of the certificates by differences, against the last four numbers of their rows.
+template <size_t N>
+void expect_sensitivities(const double (&rows)[kCertificates][N], std::span<const double> poles) {
+  const double smallest = *std::min_element(poles.begin(), poles.end());
+  for (const auto& row : rows) {
+    const auto bound = [&](double s) {
+      double sum = row[0] + row[1] * s + row[2] * s * s;
+      for (size_t j = 0; j < poles.size(); ++j) {
+        const double u = poles[j] / (s + poles[j]);
+        sum += row[3 + 3 * j] * u + row[4 + 3 * j] * u * u - row[5 + 3 * j] * std::log(u);
+      }
+      return sum;
+    };
+    const auto* limits = row + N - 4;
+    const double first = (bound(1e-3 * smallest) - bound(0)) / (1e-3 * smallest);
+    ASSERT_LE(std::abs(first), limits[2] * 1.001);
+    for (double s = smallest / 10; s <= 1; s *= 1.01) {
+      const double slope = (bound(s * 1.001) - bound(s * 0.999)) / (0.002 * s);
+      const double u = smallest / (s + smallest);
+      ASSERT_LE(slope * slope, (limits[0] * u + limits[1] * u * u) * (1 + 1e-4)) << s;
+      ASSERT_LE(std::abs(slope - first), limits[3] * (1 - u) * 1.01 + 0.01 * std::abs(first)) << s;
+    }
+  }
+}
+
+TEST(Zolotarev, SensitivitiesBoundTheDerivatives) {
+  expect_sensitivities(kLightUpper, kLightC);
+  expect_sensitivities(kLightLower, kLightC);
+  expect_sensitivities(kCoarseUpper, kCoarseC);
+  expect_sensitivities(kCoarseLower, kCoarseC);
+}
+
 TEST(Zolotarev, GramMatrixBounds) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 200; ++trial) {
@@ -111,6 +144,35 @@ TEST(Zolotarev, UpperBoundNearRankOneInSinglePrecision) {
     const auto a = with_spectrum(spectrum, m, m + trial % 7, trial, at::kFloat);
     const double norm = at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>();
     EXPECT_GE(GramMatrix(a).nuclear_upper, norm) << trial;
+  }
+}
+
+// Errors of sums whose terms are alike have one sign and grow with the number of terms: bounds had been below
+// the norm by 6e-4, values above it by 1e-5.
+TEST(Zolotarev, BoundsHoldForValuesAlikeInSinglePrecision) {
+  for (const int64_t n : {9, 144, 576, 1152}) {
+    const int64_t m = std::min<int64_t>(n, 64);
+    for (const double noise : {0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2}) {
+      for (const double level : {1.1, 0.7, 1.9}) {
+        const auto a = (level + noise * gaussian({m, n}, n, at::kDouble)).to(at::kFloat);
+        const auto what = c10::str(m, " x ", n, ", ", level, " + ", noise);
+        const double truth = at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>();
+        GramMatrix gram(a);
+        EXPECT_GE(gram.nuclear_upper, truth) << what;
+        auto pass = ZolotarevPass::solve(gram, ZolotarevPass::Accuracy::light);
+        ASSERT_TRUE(pass.has_value()) << what;
+        for (int refined = 0; refined < 2; ++refined) {
+          if (refined == 1) {
+            ASSERT_TRUE(pass->refine(gram)) << what;
+          }
+          EXPECT_LE(pass->value(), truth) << what;
+          EXPECT_LE(pass->nuclear_norm().lower, truth) << what;
+          EXPECT_GE(pass->nuclear_norm().upper, truth) << what;
+        }
+        const double value = (a * pass->apply(a)).sum(at::kDouble).item<double>();
+        EXPECT_LE(value - pass->value_rounding(), truth) << what;
+      }
+    }
   }
 }
 
@@ -151,7 +213,7 @@ TEST(Zolotarev, RefinedBoundsAreCloseAndTrue) {
         const auto bounds = pass->nuclear_norm();
         EXPECT_LE(bounds.lower, truth) << m << " " << exponent;
         EXPECT_GE(bounds.upper, truth) << m << " " << exponent;
-        EXPECT_LE(bounds.upper - bounds.lower, (exponent > 1 ? 0.04 : 0.006) * truth) << m << " " << exponent;
+        EXPECT_LE(bounds.upper - bounds.lower, (exponent > 1 ? 0.06 : 0.01) * truth) << m << " " << exponent;
       }
     }
   }
