@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Writes tensorion/zolotarev_tables.h: run it as `python scripts/make_zolotarev_tables.py`.
 
-Zolotarev's rational function x p(x^2) of type (2r+1, 2r) is the best approximation of sign(x) on
-[-1, -l] u [l, 1]; scaled to at most 1 it stays in [floor, 1] there. In partial fractions
-p(s) = alpha + sum_j beta_j / (s + c_j), so it costs r inverses of positive definite matrices and no
-product. With r = 4 it equals two dynamically weighted Halley steps: that is `coarse`. `light` has the three larger
-of its poles, with the weights that are best for them, so that one more inverse makes a coarse pass of a light one.
+A filter f(x) = x q(x^2), q(s) = alpha + gamma s + sum_j beta_j / (s + c_j), that is close to 1 on (0, 1] and nowhere
+above it, costs an inverse of a positive definite matrix for each pole c_j and no product.
+
+The poles of a first pass come one after the other, two at once: with few of them it is good for spectra with few small
+values. For each number of poles there are several filters, since the weights cost nothing to choose when the inverses
+are there: each is the solution of a linear program that makes the most of <A, X> for one kind of spectrum.
+
+The last filter, `fine`, is Zolotarev's, of type (2r+1, 2r): the best approximation of sign(x) on [-1, -l] u [l, 1],
+scaled to at most 1. It is for matrices whose singular values a first pass has brought near to 1.
 
 The certificates bound sqrt(s) on [0, 1] from above and below by combinations of 1, s, s^2 and, per pole,
 c/(s+c), (c/(s+c))^2, log(1+s/c): summed over the spectrum these are traces that the inverses give away.
-Each is the solution of a linear program that minimizes the relative error above sigma = t and lets it be
-`weight` * t * that error below.
+Each is the solution of a linear program that makes the least error for one kind of spectrum.
 
 Where rounding adds a matrix E to S, a trace of g(S) moves by at most ||g'(S)||_F ||E||_F, and by at most
 |g'(0)| |tr E| + ||g'(S) - g'(0) I||_F ||E||_F, which is less where most eigenvalues are small. So each certificate g
@@ -24,10 +27,78 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.special import ellipj, ellipkm1
 
-LIGHT_RESOLUTION = 8e-3
-COARSE_RESOLUTION = FINE_RESOLUTION = 1e-3
-# (weight, t / l, limit of 2 |g'(s)| sqrt(s + c)); limits that cost little accuracy.
-CERTIFICATES = [(5, 2, 6), (20, 1, 5), (20, 2, 5), (100, 2, 4), (100, 4, 3), (1000, 8, 2)]
+POLES = np.array([5e-4, 2e-2, 1e-5, 1e-6, 0.3])  # in the order of their use; chosen by trying momenta of ResNet-18
+FINE_RESOLUTION = 1e-3
+# Spectra with density x^-k in log x on [r sqrt(c), 1], c the smallest pole, and a share of zeros, as (k, r, share,
+# limit of 2 |g'(s)| sqrt(s + c)).
+CERTIFICATES = [
+    (1, 0.1, 0, 6),
+    (1, 0.3, 0, 3),
+    (1, 1, 0, 6),
+    (1, 3, 0, 6),
+    (1.5, 1, 0, 3),
+    (1.5, 3, 0, 3),
+    (1.5, 10, 0, 3),
+    (1, 1, 0.5, 6),
+    (0.5, 1, 0.9, 6),
+    (0.5, 3, 0.9, 3),
+    (0, 3, 0.99, 6),
+]
+
+
+def maximize(objective, rows, limits, bounds, ones=None):
+    """The solution of a linear program, each variable in a unit of its own. `ones`: a combination that must be 1."""
+    units = 1 / np.abs(rows).max(axis=0)
+    equal = {} if ones is None else {"A_eq": (ones * units)[None], "b_eq": [1.0]}
+    solution = linprog(-objective * units, A_ub=rows * units, b_ub=limits, bounds=bounds, method="highs", **equal)
+    assert solution.success, solution.message
+    return solution.x * units
+
+
+def powers(x, poles):
+    """The functions whose combinations are filters."""
+    return np.column_stack([x, x**3] + [x / (x * x + c) for c in poles])
+
+
+def spectra(resolution):
+    """Kinds of spectra, as points with masses: what a filter is worth is the sum of mass times filter."""
+    x = np.geomspace(resolution / 100, 1, 3000)
+    many_small = np.where(x >= 0.4 * resolution, x**-0.5, 0)
+    all_large = np.where(x >= 0.2, x, 0)
+    result = [(x, many_small), (x, all_large)]
+    for least in (0.3, 1, 3):  # beside few that are much larger
+        result.append((x, x * ((x > least * resolution) & (x < 10 * least * resolution))))
+    for exponent, count in ((0.25, 2000), (0.75, 2000), (1.5, 200)):
+        sigma = np.arange(1, count + 1.0) ** -exponent
+        s = sigma**2
+        sigma /= np.sqrt(s.mean() + np.sqrt((count - 1) * s.var()))  # as lambda is bounded
+        result.append((sigma, sigma))
+    return result
+
+
+def filters(poles):
+    """Rows alpha, gamma, beta_j: the best for each kind of spectrum, the one with the largest least value, and one with
+    f(1) = 1, which leaves what is orthogonal as it is."""
+    resolution = np.sqrt(min(poles))
+    x = np.concatenate([np.geomspace(1e-6, 1e-3, 400), np.geomspace(1e-3, 1, 3000)])
+    basis = powers(x, poles)
+    inside = np.concatenate([basis, -basis]), np.concatenate([np.ones(len(x)), np.zeros(len(x))])
+    free = [(None, None)] * basis.shape[1]
+    rows = [maximize(mass @ powers(sigma, poles), *inside, free) for sigma, mass in spectra(resolution)]
+    rows.append(maximize((x * (x >= 0.1)) @ basis, *inside, free, powers(np.ones(1), poles)[0]))
+    above = basis[x >= resolution]
+    with_floor = np.concatenate([np.c_[basis, np.zeros(len(x))], np.c_[-above, np.ones(len(above))]])
+    limits = np.concatenate([np.ones(len(x)), np.zeros(len(above))])
+    rows.append(maximize(np.r_[np.zeros(basis.shape[1]), 1.0], with_floor, limits, [*free, (0, 1)])[:-1])
+    fine = np.concatenate([np.geomspace(1e-8, 1e-3, 20001), np.geomspace(1e-3, 1, 400001)])
+    values = powers(fine, poles)
+    return [row / (values @ row).max() for row in rows]
+
+
+def floor_of(row, poles):
+    """f(x) >= floor min(1, x / resolution)."""
+    x = np.geomspace(1e-8, 1, 400001)
+    return (powers(x, poles) @ row / np.minimum(1, x / np.sqrt(min(poles)))).min()
 
 
 def zolotarev(resolution, poles):
@@ -44,34 +115,8 @@ def zolotarev(resolution, poles):
     return 1 / top, beta / top, odd, values.min() / top
 
 
-def best_weights(poles, resolution):
-    """alpha, beta_j and the floor of the best function with these poles and the value 1 at 1: a linear program."""
-    x = np.concatenate([np.geomspace(1e-6, resolution, 400), np.geomspace(resolution, 1, 6000)])
-    basis = np.column_stack([x] + [x / (x * x + c) for c in poles])
-    scale = 1 / np.abs(basis).max(axis=0)
-    basis *= scale
-    above = basis[x >= resolution]
-    rows = np.concatenate([np.c_[basis, np.zeros(len(x))], np.c_[-above, np.ones(len(above))]])
-    limits = np.concatenate([np.ones(len(x)), np.zeros(len(above))])
-    count = basis.shape[1]
-    solution = linprog(
-        np.r_[np.zeros(count), -1.0],
-        A_ub=rows,
-        b_ub=limits,
-        A_eq=np.r_[basis[-1], 0.0][None],
-        b_eq=[1.0],
-        bounds=[(None, None)] * count + [(0, 1)],
-        method="highs",
-    )
-    assert solution.success, solution.message
-    weights = solution.x[:count] * scale
-    fine = np.geomspace(resolution, 1, 400001)
-    values = fine * (weights[0] + (weights[1:] / (fine[:, None] ** 2 + poles)).sum(axis=1))
-    return weights[0] / values.max(), weights[1:] / values.max(), values.min() / values.max()
-
-
 def moments(s, poles):
-    """The basis, one column per function."""
+    """The basis of the certificates, one column per function."""
     columns = [np.ones_like(s), s, s * s]
     for c in poles:
         columns += [c / (s + c), (c / (s + c)) ** 2, np.log1p(s / c)]
@@ -97,23 +142,18 @@ def sensitivity(derivative, s, c):
     return 1.001 * np.array([p, q, abs(derivative[0]), k])
 
 
-def certificate(poles, side, weight, t, limit):
+def certificate(poles, side, exponent, least, zeros, limit):
     """Coefficients of a bound of sqrt(s), above for side = 1, below for side = -1, then its sensitivity."""
-    s = np.concatenate([[0.0], np.geomspace(1e-12, 1, 6000)])
+    s = np.concatenate([[0.0], np.geomspace(1e-12, 1, 3000)])
     basis, root = moments(s, poles), np.sqrt(s)
-    allowed = np.where(root >= t, root, weight * t)
-    count = basis.shape[1]
-    rows = np.concatenate([np.c_[-side * basis, np.zeros(len(s))], np.c_[side * basis, -allowed]])
-    limits = np.concatenate([-side * root, side * root])
-    some = s[::10]
+    some = s[::6]
     slopes = derivatives(some, poles) * (2 * np.sqrt(some + min(poles)))[:, None]
-    rows = np.concatenate([rows, *(np.c_[sign * slopes, np.zeros(len(some))] for sign in (1, -1))])
-    limits = np.concatenate([limits, np.full(2 * len(some), float(limit))])
-    objective = np.r_[np.zeros(count), 1.0]
-    bounds = [(None, None)] * count + [(0, None)]
-    solution = linprog(objective, A_ub=rows, b_ub=limits, bounds=bounds, method="highs")
-    assert solution.success, solution.message
-    coefficients = solution.x[:count]
+    rows = np.concatenate([-side * basis, slopes, -slopes])
+    limits = np.concatenate([-side * root, np.full(2 * len(some), float(limit))])
+    x = np.geomspace(least, 1, 1000)
+    density = (1 - zeros) * x**-exponent / (x**-exponent).sum()
+    traces = density @ moments(x * x, poles) + zeros * moments(np.zeros(1), poles)[0]
+    coefficients = maximize(-side * traces / (density @ x), rows, limits, [(None, None)] * basis.shape[1])
     # Between the grid points: push the bound outwards by the worst violation of a finer grid.
     fine = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
     gap = side * (moments(fine, poles) @ coefficients - np.sqrt(fine))
@@ -121,59 +161,64 @@ def certificate(poles, side, weight, t, limit):
     return np.r_[coefficients, sensitivity(derivatives(fine, poles) @ coefficients, fine, min(poles))]
 
 
-def value_sensitivity(alpha, beta, poles):
+def value_sensitivity(row, poles):
     """Of <A, X> = tr S Q(S + E), whose derivative is s Q'(s), and to rounding of Q itself, <S, Q E'>."""
     s = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
-    q = alpha + (beta / (s[:, None] + poles)).sum(axis=1)
-    return sensitivity(s * (beta / (s[:, None] + poles) ** 2).sum(axis=1) + q, s, min(poles))
+    alpha, gamma, beta = row[0], row[1], row[2:]
+    q = alpha + gamma * s + (beta / (s[:, None] + poles)).sum(axis=1)
+    slope = gamma - (beta / (s[:, None] + poles) ** 2).sum(axis=1)
+    return sensitivity(np.abs(s * slope) + np.abs(q), s, min(poles))
 
 
 def numbers(values):
     return "{" + ", ".join(f"{value:.17g}" for value in values) + "}"
 
 
-def filter_lines(name, resolution, floor, alpha, beta, poles):
-    return [
+def table(name, rows):
+    shape = f"[{len(rows)}][{len(rows[0])}]"
+    return [f"inline constexpr double k{name}{shape} = {{", *(f"    {numbers(row)}," for row in rows), "};"]
+
+
+def level(name, poles):
+    resolution = np.sqrt(min(poles))
+    rows = filters(poles)
+    lines = [
         "",
-        f"inline constexpr double k{name}Resolution = {resolution:g};",
-        f"inline constexpr double k{name}Floor = {floor:.17g};",
-        f"inline constexpr double k{name}Alpha = {alpha:.17g};",
-        f"inline constexpr double k{name}Beta[] = {numbers(beta)};",
-        f"inline constexpr double k{name}C[] = {numbers(poles)};",
+        f"inline constexpr double k{name}Resolution = {resolution:.17g};",
+        f"inline constexpr double k{name}Floors[] = {numbers([floor_of(row, poles) for row in rows])};",
     ]
-
-
-def certificates(name, alpha, beta, poles, resolution):
-    lines = [f"inline constexpr double k{name}ValueSensitivity[] = {numbers(value_sensitivity(alpha, beta, poles))};"]
+    lines += table(f"{name}Filters", [np.r_[row, value_sensitivity(row, poles)] for row in rows])
     for bound, side in (("Upper", 1), ("Lower", -1)):
-        lines.append(f"inline constexpr double k{name}{bound}[kCertificates][{7 + 3 * len(poles)}] = {{")
-        for weight, t, limit in CERTIFICATES:
-            lines.append(f"    {numbers(certificate(poles, side, weight, t * resolution, limit))},")
-        lines.append("};")
+        bounds = [certificate(poles, side, k, r * resolution, *rest) for k, r, *rest in CERTIFICATES]
+        lines += table(f"{name}{bound}", bounds)
     return lines
 
 
 def main():
+    alpha, beta, poles, floor = zolotarev(FINE_RESOLUTION, 6)
     lines = [
+        "// clang-format off",
         "// Made by scripts/make_zolotarev_tables.py; do not edit.",
         "#pragma once",
         "",
         "namespace tensorion::zolotarev {",
         "",
-        f"inline constexpr int kCertificates = {len(CERTIFICATES)};",
+        f"inline constexpr double kPoles[] = {numbers(POLES)};",
+        *level("Two", POLES[:2]),
+        *level("Three", POLES[:3]),
+        *level("Four", POLES[:4]),
+        *level("Five", POLES),
+        "",
+        f"inline constexpr double kFineResolution = {FINE_RESOLUTION:g};",
+        f"inline constexpr double kFineFloor = {floor:.17g};",
+        f"inline constexpr double kFineFilter[] = {numbers(np.r_[alpha, 0, beta])};",
+        f"inline constexpr double kFinePoles[] = {numbers(poles)};",
+        "",
+        "}  // namespace tensorion::zolotarev",
+        "",
     ]
-    alpha, beta, poles, floor = zolotarev(COARSE_RESOLUTION, 4)
-    poles, beta = np.roll(poles, -1), np.roll(beta, -1)  # those of the light pass first
-    light_alpha, light_beta, light_floor = best_weights(poles[:3], LIGHT_RESOLUTION)
-    fine_alpha, fine_beta, fine_poles, fine_floor = zolotarev(FINE_RESOLUTION, 6)
-    lines += filter_lines("Light", LIGHT_RESOLUTION, light_floor, light_alpha, light_beta, poles[:3])
-    lines += certificates("Light", light_alpha, light_beta, poles[:3], LIGHT_RESOLUTION)
-    lines += filter_lines("Coarse", COARSE_RESOLUTION, floor, alpha, beta, poles)
-    lines += certificates("Coarse", alpha, beta, poles, COARSE_RESOLUTION)
-    lines += filter_lines("Fine", FINE_RESOLUTION, fine_floor, fine_alpha, fine_beta, fine_poles)
-    lines += ["", "}  // namespace tensorion::zolotarev", ""]
     target = Path(__file__).parent.parent / "tensorion" / "zolotarev_tables.h"
-    target.write_text("// clang-format off\n" + "\n".join(lines))
+    target.write_text("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -97,9 +97,10 @@ Contender select(const at::Tensor& m, int64_t& solved) {
     contenders.push_back({unfolding, std::move(estimate)});
     rule_out();
   }
-  if (contenders.size() > 1) {
+  for (bool refined = true; refined && contenders.size() > 1;) {
+    refined = false;
     for (auto& contender : contenders) {
-      contender.estimate.refine();
+      refined |= contender.estimate.refine();
       bar = std::max(bar, contender.estimate.bounds().lower);
     }
     rule_out();

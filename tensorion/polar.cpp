@@ -108,12 +108,12 @@ NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
     gram_.emplace(a_);
   }
   bounds_ = {0, std::ldexp(gram_->nuclear_upper, exponent_)};
-  if (bounds_.upper >= bar) solve(*gram_);
+  if (bounds_.upper >= bar) solve();
 }
 
-void NuclearEstimate::solve(const GramMatrix& gram) {
+void NuclearEstimate::solve() {
   solved_ = true;
-  pass_ = ZolotarevPass::solve(gram, ZolotarevPass::Accuracy::light);
+  pass_ = ZolotarevPass::solve(*gram_);
   narrow(pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear);
 }
 
@@ -123,25 +123,33 @@ void NuclearEstimate::narrow(const NuclearBounds& bounds) {
   bounds_.lower = std::clamp(std::ldexp(bounds.lower, exponent_), bounds_.lower, bounds_.upper);
 }
 
-void NuclearEstimate::refine() {
-  if (pass_ && gram_ && pass_->refine(*gram_)) narrow(pass_->nuclear_norm());
+bool NuclearEstimate::refine() {
+  if (!pass_ || !pass_->refine(*gram_)) return false;
+  narrow(pass_->nuclear_norm());
+  return true;
 }
 
 PolarFactor NuclearEstimate::factor() {
   if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
-  if (gram_ && !solved_) solve(*gram_);
-  if (pass_ && std::ldexp(pass_->value(), exponent_) < kPolarQuality * bounds_.upper) refine();
+  if (!solved_) solve();
+  const auto good = [&] {
+    return pass_ && std::ldexp(pass_->value(), exponent_) >= kPolarQuality * bounds_.upper;
+  };
+  while (!good() && refine()) {
+  }
   if (!pass_) return svd_factor(input_);
   double upper = std::ldexp(bounds_.upper, -exponent_);
-  auto x = pass_->apply(a_);
+  double value = pass_->value();
   const double rounding = pass_->value_rounding();
-  double value = inner_product(a_, x) - rounding;
+  if (!good()) pass_->choose_floor();
   double resolution = pass_->resolution();
   double floor = pass_->floor();
+  gram_.reset();  // gives its memory back
+  auto x = pass_->apply(a_);
   // Each further pass starts from X, whose small singular values have been lifted by a factor of a thousand.
   for (int passes = 1; value < kPolarQuality * upper; ++passes) {
-    auto next = passes < kMaxPasses ? ZolotarevPass::solve(GramMatrix(x), ZolotarevPass::Accuracy::fine)
-                                    : std::nullopt;
+    if (passes == kMaxPasses) return svd_factor(input_);
+    auto next = ZolotarevPass::solve_finely(GramMatrix(x));
     if (!next) return svd_factor(input_);
     x = next->apply(x);
     const double product = inner_product(a_, x);
@@ -168,7 +176,8 @@ PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
   const auto method = resolved(options.method, a);
   if (method != "newton_schulz") return single_factor(a.detach(), method);
   NuclearEstimate estimate(a.detach());
-  estimate.refine();
+  while (estimate.refine()) {
+  }
   auto x = newton_schulz_factor(a.detach(), options);
   const double norm = largest_value(coefficient_schedule(options.ns_coefficients, options.ns_steps));
   const double value = inner_product(a, x) / std::max(1.0, norm);

@@ -51,13 +51,13 @@ class NuclearEstimate {
   // `a`: one finite matrix. Where ||a||_* < bar shows early, the bounds say no more than that.
   explicit NuclearEstimate(const at::Tensor& a, double bar = 0);
   const NuclearBounds& bounds() const { return bounds_; }
-  // From about 0.5 % to 0.1 %, for the price of an inverse.
-  void refine();
+  // Closer bounds for the price of an inverse, three times at most. Returns false where there are none.
+  bool refine();
   // As certified_polar with method "halley". To be called once.
   PolarFactor factor();
 
  private:
-  void solve(const GramMatrix& gram);
+  void solve();
   void narrow(const NuclearBounds& bounds);
 
   at::Tensor input_;

@@ -17,44 +17,42 @@
 namespace tensorion {
 namespace {
 
-struct Level {
-  double resolution;
-  double floor;
-  double alpha;
-  std::span<const double> beta;
-  std::span<const double> c;
-  std::span<const double> upper;  // the certificates, one after the other; empty where there are none
-  std::span<const double> lower;
-  std::span<const double> value_sensitivity;
+// Numbers of a table, row by row.
+struct Rows {
+  std::span<const double> all;
+  size_t width;
+
+  template <size_t Count, size_t Width>
+  Rows(const double (&rows)[Count][Width]) : all(&rows[0][0], Count * Width), width(Width) {}
+  size_t count() const { return all.size() / width; }
+  std::span<const double> operator[](size_t row) const { return all.subspan(row * width, width); }
 };
 
-template <size_t N>
-std::span<const double> flat(const double (&rows)[zolotarev::kCertificates][N]) {
-  return {&rows[0][0], zolotarev::kCertificates * N};
-}
+// What is known for a number of poles. A row ends with its sensitivity to rounding.
+struct Level {
+  double resolution;
+  std::span<const double> floors;
+  Rows filters;  // alpha, gamma, beta_j
+  Rows upper;    // the certificates
+  Rows lower;
+};
+constexpr size_t kSensitivity = 4;
 
-Level level(ZolotarevPass::Accuracy accuracy) {
+Level level(size_t poles) {
   namespace tables = zolotarev;
-  switch (accuracy) {
-    case ZolotarevPass::Accuracy::light:
-      return {tables::kLightResolution,  tables::kLightFloor,
-              tables::kLightAlpha,       tables::kLightBeta,
-              tables::kLightC,           flat(tables::kLightUpper),
-              flat(tables::kLightLower), tables::kLightValueSensitivity};
-    case ZolotarevPass::Accuracy::coarse:
-      return {tables::kCoarseResolution,  tables::kCoarseFloor,
-              tables::kCoarseAlpha,       tables::kCoarseBeta,
-              tables::kCoarseC,           flat(tables::kCoarseUpper),
-              flat(tables::kCoarseLower), tables::kCoarseValueSensitivity};
+  switch (poles) {
+    case 2:
+      return {tables::kTwoResolution, tables::kTwoFloors, tables::kTwoFilters, tables::kTwoUpper,
+              tables::kTwoLower};
+    case 3:
+      return {tables::kThreeResolution, tables::kThreeFloors, tables::kThreeFilters, tables::kThreeUpper,
+              tables::kThreeLower};
+    case 4:
+      return {tables::kFourResolution, tables::kFourFloors, tables::kFourFilters, tables::kFourUpper,
+              tables::kFourLower};
     default:
-      return {tables::kFineResolution,
-              tables::kFineFloor,
-              tables::kFineAlpha,
-              tables::kFineBeta,
-              tables::kFineC,
-              {},
-              {},
-              {}};
+      return {tables::kFiveResolution, tables::kFiveFloors, tables::kFiveFilters, tables::kFiveUpper,
+              tables::kFiveLower};
   }
 }
 
@@ -79,24 +77,21 @@ double relative_rounding(const at::Tensor& a, const at::Tensor& s) {
 }
 
 // How many inverses to compute side by side, each on one thread: LAPACK's own threads gain little there.
-int64_t concurrency(const at::Tensor& s) {
+size_t concurrency(const at::Tensor& s) {
   if (!s.is_cpu() || at::in_parallel_region() || s.size(0) < 128) return 1;
   const int threads = at::get_num_threads();
   return threads >= 2 && threads <= 4 ? 2 : 1;
 }
 
-// Replaces w, the lower triangle of S, by that of (S + shift I)^-1 and appends what that tells of the
+// Replaces w, the lower triangle of S, by that of (S + shift I)^-1 and returns what that tells of the
 // spectrum of S / lambda: the traces of c / (s + c) and its square, and the sum of log(1 + s / c). Nothing is
-// appended where the factorization fails.
-std::optional<Moments> shift_and_invert(at::Tensor& w, double shift, std::vector<double>& moments) {
+// returned where the factorization fails.
+std::vector<double> shift_and_invert(at::Tensor& w, double shift) {
   w.diagonal().add_(shift);
   const auto log_det = invert_positive_(w);
-  if (!log_det) return std::nullopt;
+  if (!log_det) return {};
   const auto inverse = lower_moments(w);
-  moments.push_back(shift * inverse.trace);
-  moments.push_back(shift * shift * inverse.squares);
-  moments.push_back(*log_det - w.size(0) * std::log(shift));
-  return inverse;
+  return {shift * inverse.trace, shift * shift * inverse.squares, *log_det - w.size(0) * std::log(shift)};
 }
 
 }  // namespace
@@ -120,110 +115,164 @@ GramMatrix::GramMatrix(const at::Tensor& a) : matrix(lower_gram(a)) {
   nuclear_upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
 }
 
-std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram, Accuracy accuracy) {
-  TORCH_INTERNAL_ASSERT(accuracy != Accuracy::coarse, "a light pass is refined to a coarse one");
-  const auto filter = level(accuracy);
-  const auto poles = static_cast<int64_t>(filter.c.size());
-  const auto& s = gram.matrix;
-  const double lambda = gram.lambda;
-  if (!(lambda > 0) || !std::isfinite(lambda)) return std::nullopt;
+ZolotarevPass::ZolotarevPass(const GramMatrix& gram)
+    : s_(gram.matrix),
+      lambda_(gram.lambda),
+      moments_{static_cast<double>(s_.size(0)), gram.trace / lambda_, gram.squares / (lambda_ * lambda_)} {}
 
-  ZolotarevPass pass(accuracy, lambda);
-  pass.moments_ = {static_cast<double>(s.size(0)), gram.trace / lambda, gram.squares / (lambda * lambda)};
-  for (int64_t first = 0; first < poles;) {
-    const auto count = std::min(concurrency(s), poles - first);
-    std::vector<at::Tensor> group;
-    for (int64_t k = 0; k < count; ++k) group.push_back(scratch(s.sizes(), s.options()));
-    std::vector<std::vector<double>> told(count);
-    std::vector<std::optional<Moments>> inverses(count);
-    const auto invert = [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) {
-        group[k].copy_(s);
-        inverses[k] = shift_and_invert(group[k], lambda * filter.c[first + k], told[k]);
-      }
-    };
-    if (count == 1) {
-      invert(0, 1);
-    } else {
-      parallel_calls(0, count, 1, invert);
-    }
-    std::vector<double> scales;
-    for (int64_t k = 0; k < count; ++k) {
-      const auto& inverse = inverses[k];
-      if (!inverse) return std::nullopt;
-      pass.moments_.insert(pass.moments_.end(), told[k].begin(), told[k].end());
-      pass.inverses_.push_back(group[k]);
-      scales.push_back(std::sqrt(lambda) * filter.beta[first + k]);
-    }
-    // The poles of a fine pass are too many to be kept.
-    if (accuracy == Accuracy::fine) {
-      if (pass.q_.defined()) {
-        pass.inverses_.push_back(pass.q_);
-        scales.push_back(1);
-      }
-      pass.q_ = combine_lower(pass.inverses_, scales);
-      pass.inverses_.clear();
-    }
-    first += count;
+bool ZolotarevPass::add_inverses(std::span<const double> poles, bool in_place) {
+  const auto count = static_cast<int64_t>(poles.size());
+  std::vector<at::Tensor> group;
+  if (in_place) {
+    // The inverse takes the lower triangle of S, which moves to the upper one.
+    group.push_back(s_);
+    mirror_lower_(s_);
+    diagonal_ = s_.diagonal().clone();
+    s_ = s_.mT();
+  } else {
+    for (int64_t k = 0; k < count; ++k) group.push_back(scratch(s_.sizes(), s_.options()));
   }
-  if (accuracy == Accuracy::light) pass.certify(gram);
+  std::vector<std::vector<double>> told(count);
+  const auto invert = [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      if (!in_place) {
+        group[k].copy_(s_);
+        if (diagonal_.defined()) group[k].diagonal().copy_(diagonal_);
+      }
+      told[k] = shift_and_invert(group[k], lambda_ * poles[k]);
+    }
+  };
+  if (count == 1) {
+    invert(0, 1);
+  } else {
+    parallel_calls(0, count, 1, invert);
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    if (told[k].empty()) return false;
+    moments_.insert(moments_.end(), told[k].begin(), told[k].end());
+    inverses_.push_back(group[k]);
+  }
+  return true;
+}
+
+std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram) {
+  if (!(gram.lambda > 0) || !std::isfinite(gram.lambda)) return std::nullopt;
+  ZolotarevPass pass(gram);
+  const std::span<const double> poles(zolotarev::kPoles);
+  constexpr size_t kFirst = 2;
+  while (pass.inverses_.size() < kFirst) {
+    const size_t done = pass.inverses_.size();
+    if (!pass.add_inverses(poles.subspan(done, std::min(concurrency(pass.s_), kFirst - done)), false))
+      return std::nullopt;
+  }
+  pass.certify(gram);
   return pass;
 }
 
-bool ZolotarevPass::refine(GramMatrix& gram) {
-  if (accuracy_ != Accuracy::light || q_.defined()) return false;
-  const auto inverse = shift_and_invert(gram.matrix, lambda_ * zolotarev::kCoarseC[3], moments_);
-  if (!inverse) return false;
-  inverses_.push_back(std::move(gram.matrix));
-  accuracy_ = Accuracy::coarse;
+bool ZolotarevPass::refine(const GramMatrix& gram) {
+  const std::span<const double> poles(zolotarev::kPoles);
+  if (fine_ || q_.defined() || inverses_.size() == poles.size()) return false;
+  constexpr size_t kOften = 3;  // further ones, which few matrices need, take no memory as long as that goes
+  const bool in_place = inverses_.size() == kOften && !diagonal_.defined();
+  if (!add_inverses(poles.subspan(inverses_.size(), 1), in_place)) return false;
   certify(gram);
   return true;
 }
 
-void ZolotarevPass::certify(const GramMatrix& gram) {
-  const auto filter = level(accuracy_);
-  const double m = moments_[0];
-  double value = filter.alpha * moments_[1];
-  for (size_t j = 0; j < filter.c.size(); ++j)
-    value += filter.beta[j] * (m - moments_[3 + 3 * j]);  // tr of S (S + c I)^-1
-  // How far rounding may move a trace of g(S): see scripts/make_zolotarev_tables.py.
-  const auto smallest = std::min_element(filter.c.begin(), filter.c.end()) - filter.c.begin();
-  const double u = moments_[3 + 3 * smallest], u2 = moments_[4 + 3 * smallest];
-  const double far = std::sqrt(std::max(0.0, m - 2 * u + u2));
-  const auto moved = [&](std::span<const double> sensitivity) {
-    return gram.rounding / lambda_ *
-           std::min(std::sqrt(sensitivity[0] * u + sensitivity[1] * u2),
-                    sensitivity[2] + sensitivity[3] * far);
-  };
-  const double root = std::sqrt(lambda_);
-  const size_t count = moments_.size();
-  for (int k = 0; k < zolotarev::kCertificates; ++k) {
-    const auto combined = [&](std::span<const double> table, double sign) {
-      const auto row = table.subspan(k * (count + 4), count + 4);
-      return root * (std::inner_product(moments_.begin(), moments_.end(), row.begin(), 0.0) +
-                     sign * moved(row.last(4)));
-    };
-    bounds_.lower = std::max(bounds_.lower, combined(filter.lower, -1));
-    bounds_.upper = std::min(bounds_.upper, combined(filter.upper, 1));
+std::optional<ZolotarevPass> ZolotarevPass::solve_finely(const GramMatrix& gram) {
+  if (!(gram.lambda > 0) || !std::isfinite(gram.lambda)) return std::nullopt;
+  ZolotarevPass pass(gram);
+  pass.fine_ = true;
+  pass.floor_ = zolotarev::kFineFloor;
+  pass.resolution_ = zolotarev::kFineResolution * std::sqrt(pass.lambda_);
+  const std::span<const double> poles(zolotarev::kFinePoles);
+  for (size_t done = 0; done < poles.size();) {
+    const size_t count = std::min(concurrency(pass.s_), poles.size() - done);
+    if (!pass.add_inverses(poles.subspan(done, count), false)) return std::nullopt;
+    std::vector<double> scales;
+    for (size_t k = done; k < done + count; ++k) {
+      scales.push_back(std::sqrt(pass.lambda_) * zolotarev::kFineFilter[2 + k]);
+    }
+    // The inverses are too many to be kept.
+    if (pass.q_.defined()) {
+      pass.inverses_.push_back(pass.q_);
+      scales.push_back(1);
+    }
+    pass.q_ = combine_lower(pass.inverses_, scales);
+    pass.inverses_.clear();
+    done += count;
   }
-  bounds_.upper = std::min(bounds_.upper, gram.nuclear_upper);
-  value_rounding_ = root * moved(filter.value_sensitivity);
-  value_ = root * value - value_rounding_;
+  pass.q_.diagonal().add_(zolotarev::kFineFilter[0] / std::sqrt(pass.lambda_));
+  return pass;
 }
 
-double ZolotarevPass::resolution() const { return level(accuracy_).resolution * std::sqrt(lambda_); }
+void ZolotarevPass::certify(const GramMatrix& gram) {
+  const size_t poles = inverses_.size();
+  const auto known = level(poles);
+  const double m = moments_[0], root = std::sqrt(lambda_);
+  // How far rounding may move a trace of g(S): see scripts/make_zolotarev_tables.py.
+  const auto smallest = std::min_element(zolotarev::kPoles, zolotarev::kPoles + poles) - zolotarev::kPoles;
+  const double u = moments_[3 + 3 * smallest], u2 = moments_[4 + 3 * smallest];
+  const double far = std::sqrt(std::max(0.0, m - 2 * u + u2));
+  const auto moved = [&](std::span<const double> row) {
+    const auto k = row.last(kSensitivity);
+    return gram.rounding / lambda_ * std::min(std::sqrt(k[0] * u + k[1] * u2), k[2] + k[3] * far);
+  };
+  const auto combined = [&](std::span<const double> row) {
+    return std::inner_product(moments_.begin(), moments_.end(), row.begin(), 0.0);
+  };
+  for (size_t i = 0; i < known.upper.count(); ++i) {
+    const auto below = known.lower[i], above = known.upper[i];
+    bounds_.lower = std::max(bounds_.lower, root * (combined(below) - moved(below)));
+    bounds_.upper = std::min(bounds_.upper, root * (combined(above) + moved(above)));
+  }
+  bounds_.upper = std::min(bounds_.upper, gram.nuclear_upper);
+  for (size_t i = 0; i < known.filters.count(); ++i) {
+    const auto row = known.filters[i];
+    double value = row[0] * moments_[1] + row[1] * moments_[2];
+    for (size_t j = 0; j < poles; ++j)
+      value += row[2 + j] * (m - moments_[3 + 3 * j]);  // tr of S (S + c I)^-1
+    const double rounding = moved(row);
+    if (root * (value - rounding) <= value_) continue;  // than that of fewer poles, too
+    choose(i);
+    value_ = root * (value - rounding);
+    value_rounding_ = root * rounding;
+  }
+}
 
-double ZolotarevPass::floor() const { return level(accuracy_).floor; }
+void ZolotarevPass::choose(size_t filter) {
+  const auto known = level(inverses_.size());
+  weights_ = known.filters[filter].first(2 + inverses_.size());
+  floor_ = known.floors[filter];
+  resolution_ = known.resolution * std::sqrt(lambda_);
+}
+
+void ZolotarevPass::choose_floor() {
+  const auto floors = level(inverses_.size()).floors;
+  choose(std::max_element(floors.begin(), floors.end()) - floors.begin());
+}
 
 at::Tensor ZolotarevPass::apply(const at::Tensor& a) {
-  const auto filter = level(accuracy_);
   if (!q_.defined()) {
+    inverses_.resize(weights_.size() - 2);
     std::vector<double> scales;
-    for (const double beta : filter.beta) scales.push_back(std::sqrt(lambda_) * beta);
-    q_ = combine_lower(inverses_, scales);
-    inverses_.clear();
+    for (const double beta : weights_.subspan(2)) scales.push_back(std::sqrt(lambda_) * beta);
+    const double gamma = weights_[1] / (lambda_ * std::sqrt(lambda_));
+    auto matrices = std::move(inverses_);
+    if (!diagonal_.defined()) {
+      matrices.push_back(s_);
+      scales.push_back(gamma);
+    }
+    q_ = combine_lower(matrices, scales);
+    if (diagonal_.defined()) {
+      // The upper triangle of q_ means nothing; on the diagonal of s_ there is that of an inverse.
+      const auto diagonal = q_.diagonal().add(diagonal_, gamma);
+      q_.add_(s_, gamma);
+      q_.diagonal().copy_(diagonal);
+    }
+    s_.reset();
+    q_.diagonal().add_(weights_[0] / std::sqrt(lambda_));
   }
-  q_.diagonal().add_(filter.alpha / std::sqrt(lambda_));
   mirror_lower_(q_);
   // Laid out as a is.
   auto x =

@@ -1,10 +1,10 @@
 // One rational pass towards the polar factor, with a certificate.
 //
 // For A (m x n, m <= n) and S = A A^T / lambda, lambda >= the largest eigenvalue of A A^T, the pass is
-//   X = Q A,  Q = (alpha I + sum_j beta_j (S + c_j I)^-1) / sqrt(lambda):
-// Zolotarev's best rational approximation of the sign of the singular values. With four poles it equals two
-// dynamically weighted Halley steps, but needs no products between them. Singular values of A above
-// `resolution` land in [floor, 1], smaller ones below, and none exceeds 1.
+//   X = Q A,  Q = (alpha I + gamma S + sum_j beta_j (S + c_j I)^-1) / sqrt(lambda):
+// it takes a singular value sigma of A / sqrt(lambda) to f(sigma) in [0, 1]. Its inverses do not depend on
+// each other and come as they are needed; the weights are chosen last, when the spectrum is known, from a few
+// sets.
 //
 // The inverses give away traces (of themselves, of their squares, and their log-determinants) that bound the
 // nuclear norm of A from both sides: see scripts/make_zolotarev_tables.py.
@@ -14,6 +14,7 @@
 
 #include <limits>
 #include <optional>
+#include <span>
 #include <vector>
 
 namespace tensorion {
@@ -39,43 +40,58 @@ struct GramMatrix {
 
 class ZolotarevPass {
  public:
-  enum class Accuracy {
-    light,   // three poles: resolution 8e-3, floor 0.959, nuclear norm certified to about 0.5 %
-    coarse,  // a fourth one: resolution 1e-3, floor 0.963, nuclear norm certified to about 0.1 %
-    fine,    // six poles: resolution 1e-3, floor 0.9965, no certificate
-  };
+  // Two poles. Nothing is returned where a factorization fails.
+  static std::optional<ZolotarevPass> solve(const GramMatrix& gram);
 
-  // A light pass or a fine one; nothing is returned where a factorization fails.
-  static std::optional<ZolotarevPass> solve(const GramMatrix& gram, Accuracy accuracy);
+  // Zolotarev's function with six poles, for matrices whose singular values are near 1 for the most part:
+  // those above a thousandth of the largest land in [0.9965, 1]. Without a certificate.
+  static std::optional<ZolotarevPass> solve_finely(const GramMatrix& gram);
 
-  // Makes a coarse pass of a light one by one more inverse, in the memory of the Gram matrix. Returns false,
-  // and the pass stays as it is, where it is not light or the factorization fails.
-  bool refine(GramMatrix& gram);
+  // One more inverse, of five; the fourth in the memory of the Gram matrix, which is used up. Returns false,
+  // and the pass stays as it is, where there is no further one or the factorization fails.
+  bool refine(const GramMatrix& gram);
+
+  // Takes the weights with the largest floor instead of those with the largest value: to start another pass
+  // from.
+  void choose_floor();
 
   // X = Q a, in scratch memory. The pass cannot be refined any more.
   at::Tensor apply(const at::Tensor& a);
 
-  // <A, X>, known before X is; not of fine passes.
+  // A lower bound of <A, X>, known before X is, that a matrix of spectral norm at most 1 attains; not of fine
+  // passes.
   double value() const { return value_; }
-  // What rounding may add to <A, X>: less this, it is attained by a matrix of spectral norm at most 1.
+  // What rounding may have added to <A, X>.
   double value_rounding() const { return value_rounding_; }
   // Not of fine passes.
   const NuclearBounds& nuclear_norm() const { return bounds_; }
-  double resolution() const;
-  double floor() const;
+  // Singular values of A above the resolution land in [floor, 1], smaller ones above their share of the
+  // floor.
+  double resolution() const { return resolution_; }
+  double floor() const { return floor_; }
 
  private:
-  ZolotarevPass(Accuracy accuracy, double lambda) : accuracy_(accuracy), lambda_(lambda) {}
+  explicit ZolotarevPass(const GramMatrix& gram);
 
-  // Value and certificate from the moments.
+  // Inverts S + c I for these c, side by side, or for one of them in the memory of S. Returns false where a
+  // factorization fails; those before it are kept.
+  bool add_inverses(std::span<const double> poles, bool in_place);
+  // Certificate and weights from the moments.
   void certify(const GramMatrix& gram);
+  // This set of weights of those for so many poles.
+  void choose(size_t filter);
 
-  Accuracy accuracy_;
+  at::Tensor s_;         // its lower triangle
+  at::Tensor diagonal_;  // of S, where another matrix shares its memory
   double lambda_;
+  bool fine_ = false;
+  std::vector<double> moments_;       // of the spectrum of S: what certificates combine
   std::vector<at::Tensor> inverses_;  // lower triangles, until Q is formed of them
   at::Tensor q_;
-  std::vector<double> moments_;  // of the spectrum of S: what certificates combine
-  double value_ = 0;
+  std::span<const double> weights_;  // alpha, gamma, beta_j
+  double floor_ = 0;
+  double resolution_ = 0;
+  double value_ = -std::numeric_limits<double>::infinity();
   double value_rounding_ = 0;
   NuclearBounds bounds_{0, std::numeric_limits<double>::infinity()};
 };
