@@ -115,6 +115,10 @@ Contender select(const at::Tensor& m, int64_t& solved) {
   size_t best = 0;
   double best_norm = -1;
   for (size_t i = 0; i < contenders.size(); ++i) {
+    // An exact norm may lie outside of the bounds of another.
+    const auto& bounds = contenders[i].estimate.bounds();
+    if (bounds.upper < best_norm) continue;
+    if (bounds.lower > best_norm && i > 0 && i + 1 == contenders.size()) return std::move(contenders[i]);
     const double norm = exact_nuclear_norm(contenders[i].unfolding.unfold(m));
     if (norm > best_norm * (1 + 1e-12)) {
       best = i;

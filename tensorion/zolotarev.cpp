@@ -58,22 +58,22 @@ Level level(size_t poles) {
 
 // A bound of ||a a^T - s||_F / tr s. In single precision no bound for every a is of use: n eps is a hundred
 // times what most have. But values that are alike, whose errors all have one sign, do come near to it. So the
-// error is measured, on the heaviest rows, and doubled; eps is added for the factorization of s.
+// error is measured, in rows that are chosen as they contribute to the trace, and doubled; eps is added for
+// the factorization of s.
 double relative_rounding(const at::Tensor& a, const at::Tensor& s) {
   if (a.scalar_type() == at::kDouble) return static_cast<double>(a.size(0) + a.size(1)) * 2.3e-16;
   constexpr int64_t kRows = 8;
-  auto rows = a, computed = s;
-  if (a.size(0) > kRows) {
-    const auto heaviest =
-        std::get<0>(std::get<1>(s.diagonal().topk(kRows)).sort());  // the triangle stays lower
-    rows = a.index_select(0, heaviest);
-    computed = s.index_select(0, heaviest).index_select(1, heaviest);
-  }
-  rows = rows.to(at::kDouble);
-  const auto exact = at::mm(rows, rows.mT());
-  const auto error = lower_moments(computed.to(at::kDouble).sub_(exact).contiguous());
-  const double trace = exact.diagonal().sum().item<double>();
-  return 1.2e-7 + (trace > 0 ? 2 * std::sqrt(error.squares) / trace : 0);
+  const auto diagonal = s.diagonal().to(at::kDouble);
+  const auto trace = diagonal.cumsum(0);
+  const auto steps = at::arange(kRows, trace.options()).add_(0.5).mul_(trace[-1] / kRows);
+  // Ascending, so that the triangle stays a lower one; a row that is most of the trace comes several times.
+  const auto chosen = at::searchsorted(trace, steps).clamp_max_(s.size(0) - 1);
+  const auto rows = a.index_select(0, chosen).to(at::kDouble);
+  const auto computed = s.index_select(0, chosen).index_select(1, chosen).to(at::kDouble);
+  const auto scales = diagonal.index_select(0, chosen).sqrt_();
+  const auto error = (computed - at::mm(rows, rows.mT())) / at::outer(scales, scales);
+  const double squares = error.tril(-1).square_().sum().item<double>() / (kRows * (kRows - 1) / 2.0);
+  return 1.2e-7 + (squares > 0 ? 2 * std::sqrt(squares) : 0);
 }
 
 // How many inverses to compute side by side, each on one thread: LAPACK's own threads gain little there.
@@ -123,24 +123,20 @@ ZolotarevPass::ZolotarevPass(const GramMatrix& gram)
 bool ZolotarevPass::add_inverses(std::span<const double> poles, bool in_place) {
   const auto count = static_cast<int64_t>(poles.size());
   std::vector<at::Tensor> group;
+  for (int64_t k = 0; k < count - (in_place ? 1 : 0); ++k) {
+    group.push_back(scratch(s_.sizes(), s_.options()).copy_(s_));
+    if (diagonal_.defined()) group[k].diagonal().copy_(diagonal_);
+  }
   if (in_place) {
     // The inverse takes the lower triangle of S, which moves to the upper one.
     group.push_back(s_);
     mirror_lower_(s_);
     diagonal_ = s_.diagonal().clone();
     s_ = s_.mT();
-  } else {
-    for (int64_t k = 0; k < count; ++k) group.push_back(scratch(s_.sizes(), s_.options()));
   }
   std::vector<std::vector<double>> told(count);
   const auto invert = [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) {
-      if (!in_place) {
-        group[k].copy_(s_);
-        if (diagonal_.defined()) group[k].diagonal().copy_(diagonal_);
-      }
-      told[k] = shift_and_invert(group[k], lambda_ * poles[k]);
-    }
+    for (int64_t k = begin; k < end; ++k) told[k] = shift_and_invert(group[k], lambda_ * poles[k]);
   };
   if (count == 1) {
     invert(0, 1);
@@ -165,17 +161,20 @@ std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram) {
     if (!pass.add_inverses(poles.subspan(done, std::min(concurrency(pass.s_), kFirst - done)), false))
       return std::nullopt;
   }
-  pass.certify(gram);
+  pass.certify(gram, kFirst);
   return pass;
 }
 
 bool ZolotarevPass::refine(const GramMatrix& gram) {
   const std::span<const double> poles(zolotarev::kPoles);
-  if (fine_ || q_.defined() || inverses_.size() == poles.size()) return false;
-  constexpr size_t kOften = 3;  // further ones, which few matrices need, take no memory as long as that goes
-  const bool in_place = inverses_.size() == kOften && !diagonal_.defined();
-  if (!add_inverses(poles.subspan(inverses_.size(), 1), in_place)) return false;
-  certify(gram);
+  const size_t done = inverses_.size();
+  if (fine_ || q_.defined() || done == poles.size()) return false;
+  // Where two poles do so little, three will not do: the third and the fourth side by side.
+  const bool both = done == 2 && concurrency(s_) == 2 && value_ < 0.8 * bounds_.upper;
+  const size_t more = both ? 2 : 1;
+  const bool in_place = done + more == 4 && !diagonal_.defined();
+  if (!add_inverses(poles.subspan(done, more), in_place) && inverses_.size() == done) return false;
+  for (size_t count = done + 1; count <= inverses_.size(); ++count) certify(gram, count);
   return true;
 }
 
@@ -206,8 +205,7 @@ std::optional<ZolotarevPass> ZolotarevPass::solve_finely(const GramMatrix& gram)
   return pass;
 }
 
-void ZolotarevPass::certify(const GramMatrix& gram) {
-  const size_t poles = inverses_.size();
+void ZolotarevPass::certify(const GramMatrix& gram, size_t poles) {
   const auto known = level(poles);
   const double m = moments_[0], root = std::sqrt(lambda_);
   // How far rounding may move a trace of g(S): see scripts/make_zolotarev_tables.py.
@@ -219,7 +217,7 @@ void ZolotarevPass::certify(const GramMatrix& gram) {
     return gram.rounding / lambda_ * std::min(std::sqrt(k[0] * u + k[1] * u2), k[2] + k[3] * far);
   };
   const auto combined = [&](std::span<const double> row) {
-    return std::inner_product(moments_.begin(), moments_.end(), row.begin(), 0.0);
+    return std::inner_product(row.begin(), row.end() - kSensitivity, moments_.begin(), 0.0);
   };
   for (size_t i = 0; i < known.upper.count(); ++i) {
     const auto below = known.lower[i], above = known.upper[i];
@@ -234,22 +232,22 @@ void ZolotarevPass::certify(const GramMatrix& gram) {
       value += row[2 + j] * (m - moments_[3 + 3 * j]);  // tr of S (S + c I)^-1
     const double rounding = moved(row);
     if (root * (value - rounding) <= value_) continue;  // than that of fewer poles, too
-    choose(i);
+    choose(poles, i);
     value_ = root * (value - rounding);
     value_rounding_ = root * rounding;
   }
 }
 
-void ZolotarevPass::choose(size_t filter) {
-  const auto known = level(inverses_.size());
-  weights_ = known.filters[filter].first(2 + inverses_.size());
+void ZolotarevPass::choose(size_t poles, size_t filter) {
+  const auto known = level(poles);
+  weights_ = known.filters[filter].first(2 + poles);
   floor_ = known.floors[filter];
   resolution_ = known.resolution * std::sqrt(lambda_);
 }
 
 void ZolotarevPass::choose_floor() {
   const auto floors = level(inverses_.size()).floors;
-  choose(std::max_element(floors.begin(), floors.end()) - floors.begin());
+  choose(inverses_.size(), std::max_element(floors.begin(), floors.end()) - floors.begin());
 }
 
 at::Tensor ZolotarevPass::apply(const at::Tensor& a) {

@@ -47,8 +47,8 @@ class ZolotarevPass {
   // those above a thousandth of the largest land in [0.9965, 1]. Without a certificate.
   static std::optional<ZolotarevPass> solve_finely(const GramMatrix& gram);
 
-  // One more inverse, of five; the fourth in the memory of the Gram matrix, which is used up. Returns false,
-  // and the pass stays as it is, where there is no further one or the factorization fails.
+  // One more inverse, of five, or two; the fourth in the memory of the Gram matrix, which is used up. Returns
+  // false, and the pass stays as it is, where there is no further one or the factorization fails.
   bool refine(const GramMatrix& gram);
 
   // Takes the weights with the largest floor instead of those with the largest value: to start another pass
@@ -73,13 +73,12 @@ class ZolotarevPass {
  private:
   explicit ZolotarevPass(const GramMatrix& gram);
 
-  // Inverts S + c I for these c, side by side, or for one of them in the memory of S. Returns false where a
-  // factorization fails; those before it are kept.
+  // Inverts S + c I for these c, side by side, the last of them in the memory of S if so asked. Returns false
+  // where a factorization fails; those before it are kept.
   bool add_inverses(std::span<const double> poles, bool in_place);
-  // Certificate and weights from the moments.
-  void certify(const GramMatrix& gram);
-  // This set of weights of those for so many poles.
-  void choose(size_t filter);
+  // Certificate and weights from the moments of so many poles.
+  void certify(const GramMatrix& gram, size_t poles);
+  void choose(size_t poles, size_t filter);
 
   at::Tensor s_;         // its lower triangle
   at::Tensor diagonal_;  // of S, where another matrix shares its memory

@@ -1,5 +1,7 @@
 #include "tensorion/zolotarev.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -219,6 +221,30 @@ TEST(Zolotarev, RefinedBoundsAreCloseAndTrue) {
       }
     }
   }
+}
+
+// Two threads: the third and the fourth inverse side by side.
+TEST(Zolotarev, SpectraBelowTheSmallestPole) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  constexpr int64_t kSide = 200;
+  const auto spectrum = power_law(kSide, 0.1) * 0.004;
+  spectrum[0] = 1;
+  const auto a = with_spectrum(spectrum, kSide, kSide, 4);
+  const GramMatrix gram(a);
+  auto pass = ZolotarevPass::solve(gram);
+  ASSERT_TRUE(pass.has_value());
+  EXPECT_TRUE(pass->refine(gram));
+  EXPECT_TRUE(pass->refine(gram));
+  EXPECT_FALSE(pass->refine(gram));
+  const double truth = spectrum.sum().item<double>();
+  EXPECT_LE(pass->value(), truth);
+  EXPECT_GE(pass->value(), 0.95 * truth);
+  EXPECT_LE(pass->nuclear_norm().lower, truth);
+  EXPECT_GE(pass->nuclear_norm().upper, truth);
+  const double value = pass->value() + pass->value_rounding();
+  EXPECT_NEAR((a * pass->apply(a)).sum(at::kDouble).item<double>(), value, 1e-3 * truth);
+  at::set_num_threads(threads);
 }
 
 TEST(Zolotarev, PassFiltersTheSingularValues) {
