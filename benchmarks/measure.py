@@ -46,11 +46,10 @@ def work(call: Callable[[], None]) -> tuple[float, int]:
     return flops, peak
 
 
-def gemm_rate(side: int = 1536, rounds: int = 7) -> float:
-    """Flops per second of a large matrix product."""
+def large_product(side: int = 1536) -> tuple[Callable[[], None], float]:
+    """A matrix product to be timed beside other calls, and its flops."""
     a, out = torch.randn(side, side), torch.empty(side, side)
-    seconds = alternate({"mm": lambda: torch.mm(a, a, out=out)}, rounds)["mm"]
-    return 2 * side**3 / seconds
+    return lambda: torch.mm(a, a, out=out), 2.0 * side**3
 
 
 def spectral_norm(x: torch.Tensor, steps: int = 60) -> float:
