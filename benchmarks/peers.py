@@ -240,7 +240,7 @@ def plot(rows: list[Row], threads: int, path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     panels = list(dict.fromkeys((row.network, row.spectrum) for row in rows))
     figure, axes = pyplot.subplots(1, len(panels), figsize=(7 * len(panels), 5), squeeze=False, constrained_layout=True)
@@ -253,7 +253,11 @@ def plot(rows: list[Row], threads: int, path: Path) -> None:
             label = f"{row.contestant}: {1e3 * row.seconds:.0f} ms"
             axis.semilogx(1e3 * row.seconds, row.quality_mean, marker, color=color, markersize=11, label=label)
         axis.axhline(0.97, color="gray", linestyle=":")
-        axis.set(xlabel="milliseconds of a step", ylabel=r"mean quality $q$", title=f"{network}, {spectrum} momenta")
+        axis.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter(ticker.NullFormatter())
+        title = f"{network}, {spectrum} momenta".replace("_", " ")
+        axis.set(xlabel="milliseconds of a step", ylabel=r"mean quality $q$", title=title)
         axis.grid(True, which="both", alpha=0.3)
         axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     figure.savefig(path, dpi=120)
