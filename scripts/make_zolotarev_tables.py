@@ -18,7 +18,8 @@ Each is the solution of a linear program that makes the least error for one kind
 Where rounding adds a matrix E to S, a trace of g(S) moves by at most ||g'(S)||_F ||E||_F, and by at most
 |g'(0)| |tr E| + ||g'(S) - g'(0) I||_F ||E||_F, which is less where most eigenvalues are small. So each certificate g
 has a `sensitivity` too, (p, q, |g'(0)|, k): with u = c/(s+c) of the smallest pole, g'(s)^2 <= p u + q u^2 and
-|g'(s) - g'(0)| <= k (1 - u). The programs limit |g'|.
+|g'(s) - g'(0)| <= k (1 - u). Each factorization has an E of its own, so that these hold for the sum of the absolute
+values of the poles' parts of g', which the programs limit.
 """
 
 from pathlib import Path
@@ -131,15 +132,25 @@ def derivatives(s, poles):
     return np.stack(columns, axis=1)
 
 
-def sensitivity(derivative, s, c):
-    """Of what has this derivative; s begins with 0."""
+def sensitivity(parts, s, c):
+    """Of a sum of parts with these derivatives; s begins with 0."""
     u = c / (s + c)
+    derivative = np.abs(parts).sum(axis=0)
     needed = derivative**2 / u
     p = needed[u < 0.01].max()  # for s far above c
     q = max(0.0, ((needed - p) / u).max())
-    away = s > 1e-6 * c
-    k = (np.abs(derivative - derivative[0]) / (1 - u + (u == 1)))[away].max()
-    return 1.001 * np.array([p, q, abs(derivative[0]), k])
+    change = np.abs(parts - parts[:, :1]).sum(axis=0)
+    k = (change / (1 - u + (u == 1)))[s > 1e-6 * c].max()
+    return 1.001 * np.array([p, q, derivative[0], k])
+
+
+def parts_of(slopes, coefficients=None):
+    """The derivatives of the basis, or of a combination, in parts: of 1, s and s^2, then of each pole."""
+    count = slopes.shape[1]
+    groups = [range(3), *(range(j, j + 3) for j in range(3, count, 3))]
+    if coefficients is not None:
+        return np.array([slopes[:, group] @ coefficients[group] for group in groups])
+    return [np.where(np.isin(np.arange(count), group), slopes, 0) for group in groups]
 
 
 def certificate(poles, side, exponent, least, zeros, limit):
@@ -148,8 +159,9 @@ def certificate(poles, side, exponent, least, zeros, limit):
     basis, root = moments(s, poles), np.sqrt(s)
     some = s[::6]
     slopes = derivatives(some, poles) * (2 * np.sqrt(some + min(poles)))[:, None]
-    rows = np.concatenate([-side * basis, slopes, -slopes])
-    limits = np.concatenate([-side * root, np.full(2 * len(some), float(limit))])
+    parts = parts_of(slopes)
+    rows = np.concatenate([-side * basis, *parts, *(-part for part in parts)])
+    limits = np.concatenate([-side * root, np.full(2 * len(parts) * len(some), float(limit))])
     x = np.geomspace(least, 1, 1000)
     density = (1 - zeros) * x**-exponent / (x**-exponent).sum()
     traces = density @ moments(x * x, poles) + zeros * moments(np.zeros(1), poles)[0]
@@ -158,16 +170,16 @@ def certificate(poles, side, exponent, least, zeros, limit):
     fine = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
     gap = side * (moments(fine, poles) @ coefficients - np.sqrt(fine))
     coefficients[0] += side * max(0.0, -gap.min()) * 1.01
-    return np.r_[coefficients, sensitivity(derivatives(fine, poles) @ coefficients, fine, min(poles))]
+    return np.r_[coefficients, sensitivity(parts_of(derivatives(fine, poles), coefficients), fine, min(poles))]
 
 
 def value_sensitivity(row, poles):
     """Of <A, X> = tr S Q(S + E), whose derivative is s Q'(s), and to rounding of Q itself, <S, Q E'>."""
     s = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
     alpha, gamma, beta = row[0], row[1], row[2:]
-    q = alpha + gamma * s + (beta / (s[:, None] + poles)).sum(axis=1)
-    slope = gamma - (beta / (s[:, None] + poles) ** 2).sum(axis=1)
-    return sensitivity(np.abs(s * slope) + np.abs(q), s, min(poles))
+    polynomial = np.abs(gamma * s) + np.abs(alpha + gamma * s)
+    of_poles = [np.abs(b) * (s / (s + c) ** 2 + 1 / (s + c)) for b, c in zip(beta, poles, strict=True)]
+    return sensitivity(np.array([polynomial, *of_poles]), s, min(poles))
 
 
 def numbers(values):
