@@ -20,6 +20,10 @@ Where rounding adds a matrix E to S, a trace of g(S) moves by at most ||g'(S)||_
 has a `sensitivity` too, (p, q, |g'(0)|, k): with u = c/(s+c) of the smallest pole, g'(s)^2 <= p u + q u^2 and
 |g'(s) - g'(0)| <= k (1 - u). Each factorization has an E of its own, so that these hold for the sum of the absolute
 values of the poles' parts of g', which the programs limit.
+
+Determinants alone, log(1+s/c) at more places, bound the nuclear norm closer for the same price. There the sensitivity
+is (k, w): |g'(s)| <= k / (2 sqrt(s + c)) with the smallest c, whose trace 1/(s+c) is bounded by determinants, too; and
+w is the sum of the absolute values of the weights, each of which multiplies the rounding of m logarithms.
 """
 
 from pathlib import Path
@@ -30,6 +34,7 @@ from scipy.special import ellipj, ellipkm1
 
 POLES = np.array([5e-4, 2e-2, 1e-5, 1e-6, 0.3])  # in the order of their use; chosen by trying momenta of ResNet-18
 FINE_RESOLUTION = 1e-3
+FINE_GRID = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
 # Spectra with density x^-k in log x on [r sqrt(c), 1], c the smallest pole, and a share of zeros, as (k, r, share,
 # limit of 2 |g'(s)| sqrt(s + c)).
 CERTIFICATES = [
@@ -47,13 +52,30 @@ CERTIFICATES = [
 ]
 
 
-def maximize(objective, rows, limits, bounds, ones=None):
-    """The solution of a linear program, each variable in a unit of its own. `ones`: a combination that must be 1."""
-    units = 1 / np.abs(rows).max(axis=0)
-    equal = {} if ones is None else {"A_eq": (ones * units)[None], "b_eq": [1.0]}
-    solution = linprog(-objective * units, A_ub=rows * units, b_ub=limits, bounds=bounds, method="highs", **equal)
+# Where determinants are taken: three at first, then seven, nine, and all. Four of them are poles, too: there
+# factorizations serve twice.
+SHIFTS = np.array([1e-5, 5e-4, 2e-2, 2e-7, 7e-5, 3.5e-3, 0.15, 2e-8, 1e-6, 0.05, 0.9])
+# The same kinds of spectra for determinants, but with the least value itself.
+DETERMINANT_CERTIFICATES = [
+    (1, 3e-4, 0, 3),
+    (1, 3e-3, 0, 3),
+    (1, 1e-2, 0, 3),
+    (0, 1e-2, 0, 3),
+    (0, 0.1, 0, 3),
+    (1.5, 1e-3, 0, 3),
+    (1, 1e-3, 0.5, 3),
+    (0, 3e-3, 0.99, 3),
+]
+
+
+def maximize(objective, rows, limits, ones=None):
+    """The solution of a linear program, in variables that make its columns orthogonal. `ones`: a combination that must
+    be 1."""
+    change = np.sqrt(len(rows)) * np.linalg.inv(np.linalg.qr(rows)[1])
+    equal = {} if ones is None else {"A_eq": (ones @ change)[None], "b_eq": [1.0]}
+    solution = linprog(-objective @ change, A_ub=rows @ change, b_ub=limits, bounds=(None, None), **equal)
     assert solution.success, solution.message
-    return solution.x * units
+    return change @ solution.x
 
 
 def powers(x, poles):
@@ -84,13 +106,12 @@ def filters(poles):
     x = np.concatenate([np.geomspace(1e-6, 1e-3, 400), np.geomspace(1e-3, 1, 3000)])
     basis = powers(x, poles)
     inside = np.concatenate([basis, -basis]), np.concatenate([np.ones(len(x)), np.zeros(len(x))])
-    free = [(None, None)] * basis.shape[1]
-    rows = [maximize(mass @ powers(sigma, poles), *inside, free) for sigma, mass in spectra(resolution)]
-    rows.append(maximize((x * (x >= 0.1)) @ basis, *inside, free, powers(np.ones(1), poles)[0]))
+    rows = [maximize(mass @ powers(sigma, poles), *inside) for sigma, mass in spectra(resolution)]
+    rows.append(maximize((x * (x >= 0.1)) @ basis, *inside, powers(np.ones(1), poles)[0]))
     above = basis[x >= resolution]
     with_floor = np.concatenate([np.c_[basis, np.zeros(len(x))], np.c_[-above, np.ones(len(above))]])
     limits = np.concatenate([np.ones(len(x)), np.zeros(len(above))])
-    rows.append(maximize(np.r_[np.zeros(basis.shape[1]), 1.0], with_floor, limits, [*free, (0, 1)])[:-1])
+    rows.append(maximize(np.r_[np.zeros(basis.shape[1]), 1.0], with_floor, limits)[:-1])
     fine = np.concatenate([np.geomspace(1e-8, 1e-3, 20001), np.geomspace(1e-3, 1, 400001)])
     values = powers(fine, poles)
     return [row / (values @ row).max() for row in rows]
@@ -116,20 +137,31 @@ def zolotarev(resolution, poles):
     return 1 / top, beta / top, odd, values.min() / top
 
 
-def moments(s, poles):
-    """The basis of the certificates, one column per function."""
-    columns = [np.ones_like(s), s, s * s]
-    for c in poles:
-        columns += [c / (s + c), (c / (s + c)) ** 2, np.log1p(s / c)]
-    return np.stack(columns, axis=1)
+class Basis:
+    """The functions that a certificate combines: 1, s, s^2 and per pole three, or the logarithm alone."""
 
+    def __init__(self, poles, logarithms_only=False):
+        self.poles = poles
+        self.kept = slice(2, 3) if logarithms_only else slice(0, 3)
+        width = 1 if logarithms_only else 3
+        count = 3 + width * len(poles)
+        self.groups = [range(3), *(range(j, j + width) for j in range(3, count, width))]
 
-def derivatives(s, poles):
-    """Of the basis."""
-    columns = [np.zeros_like(s), np.ones_like(s), 2 * s]
-    for c in poles:
-        columns += [-c / (s + c) ** 2, -2 * c * c / (s + c) ** 3, 1 / (s + c)]
-    return np.stack(columns, axis=1)
+    def values(self, s):
+        columns = [np.ones_like(s), s, s * s]
+        for c in self.poles:
+            columns += [c / (s + c), (c / (s + c)) ** 2, np.log1p(s / c)][self.kept]
+        return np.stack(columns, axis=1)
+
+    def slopes(self, s):
+        columns = [np.zeros_like(s), np.ones_like(s), 2 * s]
+        for c in self.poles:
+            columns += [-c / (s + c) ** 2, -2 * c * c / (s + c) ** 3, 1 / (s + c)][self.kept]
+        return np.stack(columns, axis=1)
+
+    def parts(self, slopes):
+        """Of 1, s and s^2, then of each pole: the others are 0."""
+        return [np.where(np.isin(np.arange(slopes.shape[1]), group), slopes, 0) for group in self.groups]
 
 
 def sensitivity(parts, s, c):
@@ -144,38 +176,46 @@ def sensitivity(parts, s, c):
     return 1.001 * np.array([p, q, derivative[0], k])
 
 
-def parts_of(slopes, coefficients=None):
-    """The derivatives of the basis, or of a combination, in parts: of 1, s and s^2, then of each pole."""
-    count = slopes.shape[1]
-    groups = [range(3), *(range(j, j + 3) for j in range(3, count, 3))]
-    if coefficients is not None:
-        return np.array([slopes[:, group] @ coefficients[group] for group in groups])
-    return [np.where(np.isin(np.arange(count), group), slopes, 0) for group in groups]
-
-
-def certificate(poles, side, exponent, least, zeros, limit):
-    """Coefficients of a bound of sqrt(s), above for side = 1, below for side = -1, then its sensitivity."""
+def certificate(basis, side, exponent, least, zeros, limit=None, function=np.sqrt):
+    """Coefficients of a bound of the function on [0, 1], above for side = 1, below for side = -1."""
     s = np.concatenate([[0.0], np.geomspace(1e-12, 1, 3000)])
-    basis, root = moments(s, poles), np.sqrt(s)
-    some = s[::6]
-    slopes = derivatives(some, poles) * (2 * np.sqrt(some + min(poles)))[:, None]
-    parts = parts_of(slopes)
-    rows = np.concatenate([-side * basis, *parts, *(-part for part in parts)])
-    limits = np.concatenate([-side * root, np.full(2 * len(parts) * len(some), float(limit))])
+    rows, limits = [-side * basis.values(s)], [-side * function(s)]
+    if limit:
+        some = s[::6]
+        for part in basis.parts(basis.slopes(some) * (2 * np.sqrt(some + min(basis.poles)))[:, None]):
+            rows += [part, -part]
+            limits += [np.full(len(some), float(limit))] * 2
     x = np.geomspace(least, 1, 1000)
     density = (1 - zeros) * x**-exponent / (x**-exponent).sum()
-    traces = density @ moments(x * x, poles) + zeros * moments(np.zeros(1), poles)[0]
-    coefficients = maximize(-side * traces / (density @ x), rows, limits, [(None, None)] * basis.shape[1])
+    traces = density @ basis.values(x * x) + zeros * basis.values(np.zeros(1))[0]
+    coefficients = maximize(-side * traces / (density @ x), np.concatenate(rows), np.concatenate(limits))
     # Between the grid points: push the bound outwards by the worst violation of a finer grid.
-    fine = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
-    gap = side * (moments(fine, poles) @ coefficients - np.sqrt(fine))
+    gap = side * (basis.values(FINE_GRID) @ coefficients - function(FINE_GRID))
     coefficients[0] += side * max(0.0, -gap.min()) * 1.01
-    return np.r_[coefficients, sensitivity(parts_of(derivatives(fine, poles), coefficients), fine, min(poles))]
+    return coefficients
+
+
+def pole_certificate(poles, side, *kind):
+    """With its sensitivity."""
+    basis = Basis(poles)
+    row = certificate(basis, side, *kind)
+    slopes = basis.slopes(FINE_GRID)
+    parts = np.array([slopes[:, group] @ row[group] for group in basis.groups])
+    return np.r_[row, sensitivity(parts, FINE_GRID, min(poles))]
+
+
+def determinant_certificate(shifts, side, *kind):
+    """With its sensitivity."""
+    basis = Basis(shifts, logarithms_only=True)
+    row = certificate(basis, side, *kind)
+    slope = np.abs(row[1] + 2 * row[2] * FINE_GRID) + basis.slopes(FINE_GRID)[:, 3:] @ np.abs(row[3:])
+    k = (2 * slope * np.sqrt(FINE_GRID + min(shifts))).max()
+    return np.r_[row, 1.001 * k, np.abs(row[3:]).sum()]
 
 
 def value_sensitivity(row, poles):
     """Of <A, X> = tr S Q(S + E), whose derivative is s Q'(s), and to rounding of Q itself, <S, Q E'>."""
-    s = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
+    s = FINE_GRID
     alpha, gamma, beta = row[0], row[1], row[2:]
     polynomial = np.abs(gamma * s) + np.abs(alpha + gamma * s)
     of_poles = [np.abs(b) * (s / (s + c) ** 2 + 1 / (s + c)) for b, c in zip(beta, poles, strict=True)]
@@ -201,9 +241,23 @@ def level(name, poles):
     ]
     lines += table(f"{name}Filters", [np.r_[row, value_sensitivity(row, poles)] for row in rows])
     for bound, side in (("Upper", 1), ("Lower", -1)):
-        bounds = [certificate(poles, side, k, r * resolution, *rest) for k, r, *rest in CERTIFICATES]
+        bounds = [pole_certificate(poles, side, k, r * resolution, *rest) for k, r, *rest in CERTIFICATES]
         lines += table(f"{name}{bound}", bounds)
     return lines
+
+
+def determinant_level(name, shifts):
+    lines = [""]
+    for bound, side in (("Upper", 1), ("Lower", -1)):
+        bounds = [determinant_certificate(shifts, side, *kind) for kind in DETERMINANT_CERTIFICATES]
+        lines += table(f"{name}{bound}", bounds)
+    c = min(shifts)
+    basis = Basis(shifts, logarithms_only=True)
+    inverses = [
+        certificate(basis, 1, exponent, least, zeros, function=lambda s: c / (s + c))
+        for exponent, least, zeros, _ in DETERMINANT_CERTIFICATES
+    ]
+    return lines + table(f"{name}Inverse", [np.r_[row, np.abs(row[3:]).sum()] for row in inverses])
 
 
 def main():
@@ -225,6 +279,12 @@ def main():
         f"inline constexpr double kFineFloor = {floor:.17g};",
         f"inline constexpr double kFineFilter[] = {numbers(np.r_[alpha, 0, beta])};",
         f"inline constexpr double kFinePoles[] = {numbers(poles)};",
+        "",
+        f"inline constexpr double kShifts[] = {numbers(SHIFTS)};",
+        *determinant_level("ThreeDeterminants", SHIFTS[:3]),
+        *determinant_level("SevenDeterminants", SHIFTS[:7]),
+        *determinant_level("NineDeterminants", SHIFTS[:9]),
+        *determinant_level("ElevenDeterminants", SHIFTS),
         "",
         "}  // namespace tensorion::zolotarev",
         "",

@@ -1,11 +1,11 @@
 #include "tensorion/lmo.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <sstream>
 
 #include "tensorion/elementwise.h"
@@ -25,11 +25,13 @@ Unfolding column(at::IntArrayRef shape) {
 
 struct Candidate {
   Unfolding unfolding;
-  double upper;  // of the nuclear norm
+  double upper;         // of the nuclear norm
+  double likely;        // the same but for what rounding hardly does
+  bool traced = false;  // whether its Gram matrix has been looked at already, as a part of another
 };
 
 double frobenius_norm(const at::Tensor& m) {
-  const double norm = at::linalg_vector_norm(m, 2, std::nullopt, false, at::kDouble).item<double>();
+  const double norm = std::sqrt(inner_product(m, m));
   if (norm > 1e-140 && norm < 1e140) return norm;
   // Squares of such entries leave the range of a double.
   const double largest = m.abs().max().item<double>();
@@ -44,10 +46,10 @@ std::vector<Candidate> candidates(const at::Tensor& m) {
   for (const auto& modes : unfoldings(m.sizes())) {
     const Unfolding unfolding(m.sizes(), modes);
     const auto side = static_cast<double>(std::min(unfolding.rows(), unfolding.cols()));
-    all.push_back({unfolding, std::sqrt(side) * norm});
+    all.push_back({unfolding, std::sqrt(side) * norm, std::sqrt(side) * norm});
   }
   // A vector's only unfolding is itself.
-  if (all.empty()) all.push_back({column(m.sizes()), norm});
+  if (all.empty()) all.push_back({column(m.sizes()), norm, norm});
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.upper > b.upper; });
   return all;
 }
@@ -63,69 +65,94 @@ at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x) {
 
 // An unfolding that bounds could not rule out.
 struct Contender {
+  Modes modes;
   Unfolding unfolding;
+  bool transposed;  // whether the estimate is of the transpose
   NuclearEstimate estimate;
+
+  at::Tensor fold(const at::Tensor& x) const { return unfolding.fold(transposed ? x.mT() : x); }
 };
 
-// To about 1e-7: where certified bounds overlap.
-double exact_nuclear_norm(const at::Tensor& a) {
-  const auto wide = (a.size(0) > a.size(1) ? a.mT() : a).to(at::kDouble);
-  // Eigenvalues of the Gram matrix are found faster, but wrong by MKL (2024.2) inside of a parallel region.
-  constexpr int64_t kSmall = 256;
-  if (wide.size(0) <= kSmall || at::in_parallel_region())
-    return at::linalg_svdvals(wide).sum().item<double>();
-  const double scale = wide.abs().max().item<double>();
-  const auto normalized = wide / scale;
-  return scale *
-         at::linalg_eigvalsh(at::mm(normalized, normalized.mT())).clamp_min(0).sqrt().sum().item<double>();
+// Closer upper bounds of candidates above the bar whose Gram matrix is a partial trace of the contender's.
+void bound_parts(const Contender& contender, double bar, std::span<Candidate> candidates) {
+  const auto& unfolding = contender.unfolding;
+  const bool by_rows = contender.transposed != (unfolding.rows() <= unfolding.cols());
+  const auto modes = by_rows ? unfolding.row_modes() : unfolding.col_modes();
+  std::vector<int64_t> sizes;
+  for (const int64_t mode : modes) sizes.push_back(unfolding.shape()[mode]);
+  const auto within = [&](const Modes& part) {
+    return std::all_of(part.begin(), part.end(), [&](int64_t mode) {
+      return unfolding.shape()[mode] == 1 || std::find(modes.begin(), modes.end(), mode) != modes.end();
+    });
+  };
+  for (auto& candidate : candidates) {
+    if (candidate.likely < bar || candidate.traced) continue;
+    auto part = candidate.unfolding.row_modes();
+    if (!within(part)) part = candidate.unfolding.col_modes();
+    if (!within(part)) continue;
+    std::vector<bool> kept;
+    for (const int64_t mode : modes) kept.push_back(std::find(part.begin(), part.end(), mode) != part.end());
+    auto estimate = contender.estimate.partial_trace(sizes, kept);
+    if (estimate.bounds().upper >= bar) estimate.refine();
+    candidate.upper = std::min(candidate.upper, estimate.bounds().upper);
+    candidate.likely = std::min(candidate.likely, estimate.likely().upper);
+    candidate.traced = true;
+  }
 }
 
-// The contender with the largest nuclear norm; counts those that had to be solved.
-Contender select(const at::Tensor& m, int64_t& solved) {
+struct Selection {
+  Contender winner;
+  double others = 0;  // a certified upper bound of all other nuclear norms
+  int64_t solved = 0;
+};
+
+// The unfolding with the largest nuclear norm.
+Selection select(const at::Tensor& m) {
   std::vector<Contender> contenders;
-  double bar = 0;  // the largest certified lower bound so far
-  const auto rule_out = [&] {
-    std::erase_if(contenders, [bar](const Contender& c) { return c.estimate.bounds().upper < bar; });
+  double bar = 0, others = 0;
+  int64_t solved = 0;
+  const auto undecided = [&] {
+    for (const auto& contender : contenders) bar = std::max(bar, contender.estimate.likely().lower);
+    std::erase_if(contenders, [&](const Contender& contender) {
+      if (contender.estimate.likely().upper >= bar) return false;
+      others = std::max(others, contender.estimate.bounds().upper);
+      return true;
+    });
+    return contenders.size() > 1;
   };
-  for (const auto& candidate : candidates(m)) {
-    if (candidate.upper < bar) break;
-    const auto unfolding = candidate.unfolding.reordered();
-    NuclearEstimate estimate(gather(unfolding, m), bar);
-    if (estimate.bounds().upper < bar) continue;
+  auto all = candidates(m);
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].likely < bar) {
+      others = std::max(others, all[i].upper);
+      continue;
+    }
+    const auto unfolding = all[i].unfolding.reordered();
+    // Of the first square unfolding the rows, of others the columns, so that many are parts of either.
+    const bool transposed = i > 0 && unfolding.rows() == unfolding.cols();
+    const auto matrix = gather(unfolding, m);
+    NuclearEstimate estimate(transposed ? matrix.mT() : matrix);
     ++solved;
-    bar = std::max(bar, estimate.bounds().lower);
-    contenders.push_back({unfolding, std::move(estimate)});
-    rule_out();
+    if (estimate.bounds().upper < bar) continue;
+    estimate.refine();
+    bar = std::max(bar, estimate.likely().lower);
+    contenders.push_back({all[i].unfolding.modes(), unfolding, transposed, std::move(estimate)});
+    bound_parts(contenders.back(), bar, std::span(all).subspan(i + 1));
+    undecided();
   }
-  for (bool refined = true; refined && contenders.size() > 1;) {
-    refined = false;
-    for (auto& contender : contenders) {
-      refined |= contender.estimate.refine();
-      bar = std::max(bar, contender.estimate.bounds().lower);
-    }
-    rule_out();
+  while (undecided()) {
+    const auto roughest = std::min_element(
+        contenders.begin(), contenders.end(),
+        [](const auto& a, const auto& b) { return a.estimate.refinements() < b.estimate.refinements(); });
+    if (!roughest->estimate.refine()) break;
   }
-  if (contenders.size() == 1) return std::move(contenders.front());
-  // In the order of enumeration, so that the first of equals wins.
-  std::sort(contenders.begin(), contenders.end(), [](const auto& a, const auto& b) {
-    const auto& left = a.unfolding.modes();
-    const auto& right = b.unfolding.modes();
-    return left.size() != right.size() ? left.size() < right.size() : left < right;
+  // Of equals the first in the order of enumeration.
+  const auto first = std::min_element(contenders.begin(), contenders.end(), [](const auto& a, const auto& b) {
+    return a.modes.size() != b.modes.size() ? a.modes.size() < b.modes.size() : a.modes < b.modes;
   });
-  size_t best = 0;
-  double best_norm = -1;
-  for (size_t i = 0; i < contenders.size(); ++i) {
-    // An exact norm may lie outside of the bounds of another.
-    const auto& bounds = contenders[i].estimate.bounds();
-    if (bounds.upper < best_norm) continue;
-    if (bounds.lower > best_norm && i > 0 && i + 1 == contenders.size()) return std::move(contenders[i]);
-    const double norm = exact_nuclear_norm(contenders[i].unfolding.unfold(m));
-    if (norm > best_norm * (1 + 1e-12)) {
-      best = i;
-      best_norm = norm;
-    }
+  for (const auto& contender : contenders) {
+    if (&contender != &*first) others = std::max(others, contender.estimate.bounds().upper);
   }
-  return std::move(contenders[best]);
+  return {std::move(*first), std::max(others, bar), solved};
 }
 
 bool is_halley(const PolarOptions& polar, const at::Tensor& m) {
@@ -187,13 +214,15 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
   const auto input = m.detach();
   LmoResult result;
   if (unfolding.is_online() && m.numel() > 0) {
-    auto winner = select(input, result.solved);
-    const auto factor = is_halley(polar, m) ? winner.estimate.factor()
-                                            : certified_polar(gather(winner.unfolding, input), polar);
-    result.x = winner.unfolding.fold(factor.x).clone();
-    result.modes = winner.unfolding.modes();
+    auto [winner, others, solved] = select(input);
+    const auto factor =
+        is_halley(polar, m) ? winner.estimate.factor() : certified_polar(winner.estimate.matrix(), polar);
+    result.x = winner.fold(factor.x).clone();
+    result.modes = winner.modes;
+    result.solved = solved;
     result.value = factor.value;
-    result.upper = std::max(result.value, std::min(winner.estimate.bounds().upper, factor.nuclear.upper));
+    const double own = std::min(winner.estimate.bounds().upper, factor.nuclear.upper);
+    result.upper = std::max({result.value, own, others});
     return result;
   }
   const auto chosen =
@@ -214,11 +243,10 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
 
 Direction lmo_direction(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
   if (unfolding.is_online() && m.numel() > 0) {
-    int64_t solved = 0;
-    auto winner = select(m, solved);
+    auto winner = select(m).winner;
     const auto x =
-        is_halley(polar, m) ? winner.estimate.factor().x : polar_scratch(gather(winner.unfolding, m), polar);
-    return {winner.unfolding.fold(x), winner.unfolding};
+        is_halley(polar, m) ? winner.estimate.factor().x : polar_scratch(winner.estimate.matrix(), polar);
+    return {winner.fold(x), winner.unfolding};
   }
   auto chosen =
       unfolding.is_online() ? UnfoldingStrategy("balanced").choose(m.sizes()) : unfolding.choose(m.sizes());

@@ -1,12 +1,14 @@
 #include "tensorion/polar.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <cmath>
 
 #include "tensorion/elementwise.h"
 #include "tensorion/newton_schulz.h"
 #include "tensorion/parallel.h"
+#include "tensorion/zolotarev.h"
 
 namespace tensorion {
 namespace {
@@ -88,7 +90,7 @@ void PolarOptions::check() const {
   coefficient_schedule(ns_coefficients, ns_steps);
 }
 
-NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
+NuclearEstimate::NuclearEstimate(const at::Tensor& a) : input_(a) {
   check_input(a);
   TORCH_CHECK_VALUE(a.dim() == 2, "[tensorion.polar] expected one matrix, got shape ", a.sizes());
   if (a.numel() == 0) return;
@@ -101,20 +103,14 @@ NuclearEstimate::NuclearEstimate(const at::Tensor& a, double bar) : input_(a) {
     const double largest = largest_entry(a_);
     if (largest == 0) {
       a_.reset();
+      gram_.reset();
       return;
     }
     exponent_ = std::ilogb(largest);  // by a power of two, so that scaling rounds nothing
     a_ = scaled(a_, -exponent_);
     gram_.emplace(a_);
   }
-  bounds_ = {0, std::ldexp(gram_->nuclear_upper, exponent_)};
-  if (bounds_.upper >= bar) solve();
-}
-
-void NuclearEstimate::solve() {
-  solved_ = true;
-  pass_ = ZolotarevPass::solve(*gram_);
-  narrow(pass_ ? pass_->nuclear_norm() : svd_factor(a_).nuclear);
+  bounds_ = likely_ = {0, std::ldexp(gram_->nuclear_upper, exponent_)};
 }
 
 // `bounds`: of a_. Where bounds of several kinds nearly meet, rounding must not let them pass each other.
@@ -124,28 +120,66 @@ void NuclearEstimate::narrow(const NuclearBounds& bounds) {
 }
 
 bool NuclearEstimate::refine() {
-  if (!pass_ || !pass_->refine(*gram_)) return false;
-  narrow(pass_->nuclear_norm());
+  if (!gram_ || exact_) return false;
+  ++refinements_;
+  if (!determinants_) {
+    if (a_.defined()) trace_error_ = std::abs(inner_product(a_, a_) - gram_->trace);
+    determinants_.emplace(*gram_, trace_error_);
+  }
+  if (determinants_->refine(*gram_)) {
+    narrow(determinants_->bounds());
+    const auto& likely = determinants_->likely();
+    likely_ = {std::ldexp(likely.lower, exponent_), std::ldexp(likely.upper, exponent_)};
+  } else if (a_.defined()) {
+    compute_eigenvalues();
+  } else {
+    return false;
+  }
   return true;
+}
+
+NuclearEstimate NuclearEstimate::partial_trace(at::IntArrayRef sizes, const std::vector<bool>& kept) const {
+  NuclearEstimate part;
+  if (!gram_) return part;
+  part.exponent_ = exponent_;
+  part.gram_ = gram_->partial_trace(sizes, kept);
+  part.trace_error_ = trace_error_;
+  part.bounds_ = part.likely_ = {0, std::ldexp(part.gram_->nuclear_upper, exponent_)};
+  return part;
+}
+
+void NuclearEstimate::compute_eigenvalues() {
+  exact_ = true;
+  const auto wide = a_.to(at::kDouble);
+  const auto m = static_cast<double>(wide.size(0));
+  // MKL (2024.2) finds wrong eigenvalues inside of a parallel region.
+  constexpr int64_t kSmall = 256;
+  const bool by_svd = wide.size(0) <= kSmall || at::in_parallel_region();
+  const auto values =
+      by_svd ? at::linalg_svdvals(wide) : at::linalg_eigvalsh(at::mm(wide, wide.mT())).clamp_min_(0).sqrt_();
+  const double norm = values.sum().item<double>();
+  // E added to the Gram matrix moves the sum of the roots by m^(3/4) ||E||_F^(1/2) at most.
+  const double rounding = (m + static_cast<double>(wide.size(1))) * 2.3e-16 * gram_->trace;
+  const double slack = std::pow(m, 0.75) * std::sqrt(rounding);
+  narrow({norm - slack, norm + slack});
+  likely_ = {std::ldexp(norm * (1 - 1e-12), exponent_), std::ldexp(norm * (1 + 1e-12), exponent_)};
 }
 
 PolarFactor NuclearEstimate::factor() {
   if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
-  if (!solved_) solve();
-  const auto good = [&] {
-    return pass_ && std::ldexp(pass_->value(), exponent_) >= kPolarQuality * bounds_.upper;
-  };
-  while (!good() && refine()) {
-  }
-  if (!pass_) return svd_factor(input_);
+  auto pass = ZolotarevPass::solve(*gram_);
+  if (!pass) return svd_factor(input_);
+  narrow(pass->nuclear_norm());
+  const auto good = [&] { return std::ldexp(pass->value(), exponent_) >= kPolarQuality * bounds_.upper; };
+  while (!good() && pass->refine(*gram_)) narrow(pass->nuclear_norm());
   double upper = std::ldexp(bounds_.upper, -exponent_);
-  double value = pass_->value();
-  const double rounding = pass_->value_rounding();
-  if (!good()) pass_->choose_floor();
-  double resolution = pass_->resolution();
-  double floor = pass_->floor();
+  double value = pass->value();
+  const double rounding = pass->value_rounding();
+  if (!good()) pass->choose_floor();
+  double resolution = pass->resolution();
+  double floor = pass->floor();
   gram_.reset();  // gives its memory back
-  auto x = pass_->apply(a_);
+  auto x = pass->apply(a_);
   // Each further pass starts from X, whose small singular values have been lifted by a factor of a thousand.
   for (int passes = 1; value < kPolarQuality * upper; ++passes) {
     if (passes == kMaxPasses) return svd_factor(input_);
@@ -176,8 +210,7 @@ PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
   const auto method = resolved(options.method, a);
   if (method != "newton_schulz") return single_factor(a.detach(), method);
   NuclearEstimate estimate(a.detach());
-  while (estimate.refine()) {
-  }
+  for (int level = 0; level < 3; ++level) estimate.refine();
   auto x = newton_schulz_factor(a.detach(), options);
   const double norm = largest_value(coefficient_schedule(options.ns_coefficients, options.ns_steps));
   const double value = inner_product(a, x) / std::max(1.0, norm);

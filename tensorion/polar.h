@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tensorion/coefficients.h"
-#include "tensorion/zolotarev.h"
+#include "tensorion/determinants.h"
+#include "tensorion/gram_matrix.h"
 
 namespace tensorion {
 
@@ -45,28 +47,40 @@ struct PolarFactor {
 };
 PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options = {});
 
-// A nuclear norm certified for the price of a polar factor without its last product, which factor() adds.
+// A nuclear norm between bounds that can be refined; factor() uses what was computed for them.
 class NuclearEstimate {
  public:
-  // `a`: one finite matrix. Where ||a||_* < bar shows early, the bounds say no more than that.
-  explicit NuclearEstimate(const at::Tensor& a, double bar = 0);
-  const NuclearBounds& bounds() const { return bounds_; }
-  // Closer bounds for the price of an inverse, three times at most. Returns false where there are none.
+  // `a`: one finite matrix. At first an upper bound, for the price of a Gram matrix.
+  explicit NuclearEstimate(const at::Tensor& a);
+  const at::Tensor& matrix() const { return input_; }
+  // Closer bounds: by three determinants, seven, nine, eleven, and at last by all eigenvalues in double
+  // precision, at many times the price. Returns false where there are none.
   bool refine();
+  int refinements() const { return refinements_; }
+  const NuclearBounds& bounds() const { return bounds_; }
+  // Closer than bounds() by what rounding could do at worst, but hardly does.
+  const NuclearBounds& likely() const { return likely_; }
   // As certified_polar with method "halley". To be called once.
   PolarFactor factor();
+  // Of an unfolding whose row modes, or column modes, are some of those of a's shorter side, `sizes`: it
+  // comes almost for free, for bounds alone, without eigenvalues or factor. To be called after refine().
+  NuclearEstimate partial_trace(at::IntArrayRef sizes, const std::vector<bool>& kept) const;
 
  private:
-  void solve();
+  NuclearEstimate() = default;
   void narrow(const NuclearBounds& bounds);
+  void compute_eigenvalues();
 
   at::Tensor input_;
   at::Tensor a_;  // the input with m <= n, in fp32 or fp64, times 2^-exponent_; undefined where it is zero
   int exponent_ = 0;
-  std::optional<GramMatrix> gram_;
-  bool solved_ = false;
-  std::optional<ZolotarevPass> pass_;  // where solved, empty if a factorization failed
+  std::optional<GramMatrix> gram_;  // of a_
+  double trace_error_ = 0;
+  std::optional<Determinants> determinants_;
+  int refinements_ = 0;
+  bool exact_ = false;
   NuclearBounds bounds_;
+  NuclearBounds likely_;
 };
 
 }  // namespace tensorion

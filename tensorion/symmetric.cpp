@@ -53,11 +53,7 @@ void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tens
     }
   };
   // Two threads that work on a triangle each do not wait for one another at every small product.
-  if (left.is_cpu() && !at::in_parallel_region() && at::get_num_threads() >= 2 && at::get_num_threads() < 4) {
-    parallel_calls(0, 2, 1, triangle);
-  } else {
-    triangle(0, 2);
-  }
+  parallel_calls(0, 2, side_by_side(left) ? 1 : 2, triangle);
 }
 
 at::Tensor lower_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
@@ -140,6 +136,16 @@ Moments moments_of(const T* w, int64_t m) {
 }
 
 template <typename T>
+void copy_lower(const at::Tensor& from, const at::Tensor& to) {
+  const int64_t m = from.size(0);
+  const T* const source = from.const_data_ptr<T>();
+  T* const target = to.data_ptr<T>();
+  for_each_chunk(m, [&](int64_t, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) std::copy_n(source + i * m, i + 1, target + i * m);
+  });
+}
+
+template <typename T>
 void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales) {
   const int64_t m = matrices[0].size(0);
   std::vector<T*> data;
@@ -157,22 +163,21 @@ void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>&
   });
 }
 
+// The LAPACK functions potrf and potri have the same arguments. Returns whether it succeeds.
 template <typename T>
-std::optional<double> invert_positive(T* w, int64_t size,
-                                      void (*factor)(const char*, const int*, T*, const int*, int*),
-                                      void (*invert)(const char*, const int*, T*, const int*, int*)) {
-  const int m = static_cast<int>(size);
+bool in_place(void (*lapack)(const char*, const int*, T*, const int*, int*), at::Tensor& w) {
+  const int m = static_cast<int>(w.size(0));
   int info = 0;
-  factor("U", &m, w, &m, &info);  // column-major upper is row-major lower
-  if (info != 0) return std::nullopt;
-  double log_det = 0;
-  for (int64_t i = 0; i < size; ++i) log_det += 2 * std::log(static_cast<double>(w[i * size + i]));
-  invert("U", &m, w, &m, &info);
-  if (info != 0 || !std::isfinite(log_det)) return std::nullopt;
-  return log_det;
+  lapack("U", &m, w.data_ptr<T>(), &m, &info);  // column-major upper is row-major lower
+  return info == 0;
 }
 
 }  // namespace
+
+bool side_by_side(const at::Tensor& w) {
+  const int threads = at::get_num_threads();
+  return w.is_cpu() && w.size(0) >= 128 && threads >= 2 && threads < 4 && !at::in_parallel_region();
+}
 
 at::Tensor gram(const at::Tensor& a) { return symmetric_product(a, a.mT(), 1, 0, {}); }
 
@@ -181,6 +186,19 @@ at::Tensor lower_gram(const at::Tensor& a) { return lower_product(a, a.mT(), 1, 
 at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha, double beta,
                              const at::Tensor& c) {
   return symmetric_product(a, b, alpha, beta, c);
+}
+
+at::Tensor copy_lower(const at::Tensor& w) {
+  auto copy = scratch(w.sizes(), w.options());
+  const bool raw = w.is_cpu() && w.is_contiguous();
+  if (raw && w.scalar_type() == at::kFloat) {
+    copy_lower<float>(w, copy);
+  } else if (raw && w.scalar_type() == at::kDouble) {
+    copy_lower<double>(w, copy);
+  } else {
+    copy.copy_(w);
+  }
+  return copy;
 }
 
 void mirror_lower_(at::Tensor& w) {
@@ -194,21 +212,32 @@ void mirror_lower_(at::Tensor& w) {
   }
 }
 
-std::optional<double> invert_positive_(at::Tensor& w) {
-  if (w.is_cpu() && w.is_contiguous()) {
-    if (w.scalar_type() == at::kFloat && spotrf_ && spotri_) {
-      return invert_positive(w.data_ptr<float>(), w.size(0), spotrf_, spotri_);
-    }
-    if (w.scalar_type() == at::kDouble && dpotrf_ && dpotri_) {
-      return invert_positive(w.data_ptr<double>(), w.size(0), dpotrf_, dpotri_);
-    }
+std::optional<double> factor_positive_(at::Tensor& w) {
+  const bool raw = w.is_cpu() && w.is_contiguous();
+  if (raw && w.scalar_type() == at::kFloat && spotrf_) {
+    if (!in_place(spotrf_, w)) return std::nullopt;
+  } else if (raw && w.scalar_type() == at::kDouble && dpotrf_) {
+    if (!in_place(dpotrf_, w)) return std::nullopt;
+  } else {
+    const auto [lower, info] = at::linalg_cholesky_ex(w);
+    if (info.item<int>() != 0) return std::nullopt;
+    w.copy_(lower);
   }
-  const auto [lower, info] = at::linalg_cholesky_ex(w);
-  if (info.item<int>() != 0) return std::nullopt;
-  const double log_det = 2 * lower.diagonal().to(at::kDouble).log().sum().item<double>();
-  if (!std::isfinite(log_det)) return std::nullopt;
-  w.copy_(at::cholesky_inverse(lower));
-  return log_det;
+  const double log_det = 2 * w.diagonal().to(at::kDouble).log().sum().item<double>();
+  return std::isfinite(log_det) ? std::optional(log_det) : std::nullopt;
+}
+
+void invert_factored_(at::Tensor& w) {
+  const bool raw = w.is_cpu() && w.is_contiguous();
+  bool inverted = true;
+  if (raw && w.scalar_type() == at::kFloat && spotri_) {
+    inverted = in_place(spotri_, w);
+  } else if (raw && w.scalar_type() == at::kDouble && dpotri_) {
+    inverted = in_place(dpotri_, w);
+  } else {
+    w.copy_(at::cholesky_inverse(w));
+  }
+  TORCH_INTERNAL_ASSERT(inverted, "the factor has a zero on its diagonal");
 }
 
 Moments lower_moments(const at::Tensor& w) {

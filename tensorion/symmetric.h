@@ -9,6 +9,10 @@
 
 namespace tensorion {
 
+// Whether two pieces of such work are done faster side by side, on a thread each, than one after the other:
+// where the threads are few, since LAPACK's own gain little.
+bool side_by_side(const at::Tensor& w);
+
 // a a^T for a of shape (..., m, n).
 at::Tensor gram(const at::Tensor& a);
 
@@ -19,12 +23,18 @@ at::Tensor lower_gram(const at::Tensor& a);
 at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha = 1, double beta = 0,
                              const at::Tensor& c = {});
 
+// A copy of the lower triangle of w, in scratch memory; the upper triangle is left undefined.
+at::Tensor copy_lower(const at::Tensor& w);
+
 // Copies the lower triangle of the square, row-major matrix w to the upper one.
 void mirror_lower_(at::Tensor& w);
 
-// Replaces the lower triangle of w by that of w^-1; the upper triangle is left undefined. w is m x m,
+// Replaces the lower triangle of w by its Cholesky factor; the upper triangle is left undefined. w is m x m,
 // row-major; only its lower triangle is read. Returns log det w, or nothing where w is not positive definite.
-std::optional<double> invert_positive_(at::Tensor& w);
+std::optional<double> factor_positive_(at::Tensor& w);
+
+// Replaces such a factor of w by the lower triangle of w^-1, for twice its price.
+void invert_factored_(at::Tensor& w);
 
 // What sums over the lower triangle say of a symmetric matrix.
 struct Moments {

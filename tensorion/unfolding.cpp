@@ -104,7 +104,7 @@ bool Unfolding::is_view(const at::Tensor& x) const {
 Unfolding Unfolding::reordered() const {
   auto result = *this;
   const auto by_size = [this](int64_t a, int64_t b) { return shape_[a] < shape_[b]; };
-  const auto middle = result.permutation_.begin() + static_cast<int64_t>(modes_.size());
+  const auto middle = result.permutation_.begin() + row_count();
   std::stable_sort(result.permutation_.begin(), middle, by_size);
   std::stable_sort(middle, result.permutation_.end(), by_size);
   return result;

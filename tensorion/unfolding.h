@@ -35,6 +35,9 @@ class Unfolding {
   // effective mode.
   Modes canonical() const;
   const std::vector<int64_t>& shape() const { return shape_; }
+  // The modes of the rows and of the columns in the order of unfold's matrices.
+  Modes row_modes() const { return {permutation_.begin(), permutation_.begin() + row_count()}; }
+  Modes col_modes() const { return {permutation_.begin() + row_count(), permutation_.end()}; }
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
 
@@ -52,6 +55,8 @@ class Unfolding {
   at::Tensor fold(const at::Tensor& matrix) const;
 
  private:
+  int64_t row_count() const { return static_cast<int64_t>(modes_.size()); }
+
   std::vector<int64_t> shape_;
   Modes modes_;
   std::vector<int64_t> permutation_;  // the row modes, then the column modes

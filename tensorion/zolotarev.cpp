@@ -10,23 +10,13 @@
 #include <vector>
 
 #include "tensorion/parallel.h"
+#include "tensorion/rows.h"
 #include "tensorion/scratch.h"
 #include "tensorion/symmetric.h"
 #include "tensorion/zolotarev_tables.h"
 
 namespace tensorion {
 namespace {
-
-// Numbers of a table, row by row.
-struct Rows {
-  std::span<const double> all;
-  size_t width;
-
-  template <size_t Count, size_t Width>
-  Rows(const double (&rows)[Count][Width]) : all(&rows[0][0], Count * Width), width(Width) {}
-  size_t count() const { return all.size() / width; }
-  std::span<const double> operator[](size_t row) const { return all.subspan(row * width, width); }
-};
 
 // What is known for a number of poles. A row ends with its sensitivity to rounding.
 struct Level {
@@ -56,129 +46,88 @@ Level level(size_t poles) {
   }
 }
 
-// A bound of ||a a^T - s||_F / tr s. In single precision no bound for every a is of use: n eps is a hundred
-// times what most have. But values that are alike, whose errors all have one sign, do come near to it. So the
-// error is measured, in rows that are chosen as they contribute to the trace, and doubled; eps is added for
-// the factorization of s.
-double relative_rounding(const at::Tensor& a, const at::Tensor& s) {
-  if (a.scalar_type() == at::kDouble) return static_cast<double>(a.size(0) + a.size(1)) * 2.3e-16;
-  constexpr int64_t kRows = 8;
-  const auto diagonal = s.diagonal().to(at::kDouble);
-  const auto trace = diagonal.cumsum(0);
-  const auto steps = at::arange(kRows, trace.options()).add_(0.5).mul_(trace[-1] / kRows);
-  // Ascending, so that the triangle stays a lower one; a row that is most of the trace comes several times.
-  const auto chosen = at::searchsorted(trace, steps).clamp_max_(s.size(0) - 1);
-  const auto rows = a.index_select(0, chosen).to(at::kDouble);
-  const auto computed = s.index_select(0, chosen).index_select(1, chosen).to(at::kDouble);
-  const auto scales = diagonal.index_select(0, chosen).sqrt_();
-  const auto error = (computed - at::mm(rows, rows.mT())) / at::outer(scales, scales);
-  const double squares = error.tril(-1).square_().sum().item<double>() / (kRows * (kRows - 1) / 2.0);
-  return 1.2e-7 + (squares > 0 ? 2 * std::sqrt(squares) : 0);
-}
+// A matrix that becomes an inverse: the lower triangle of S or, where its log-determinant is known, of the
+// Cholesky factor of S + shift I.
+struct Work {
+  at::Tensor w;
+  std::optional<double> log_det;  // of (S + shift I) / shift
 
-// How many inverses to compute side by side, each on one thread: LAPACK's own threads gain little there.
-size_t concurrency(const at::Tensor& s) {
-  if (!s.is_cpu() || at::in_parallel_region() || s.size(0) < 128) return 1;
-  const int threads = at::get_num_threads();
-  return threads >= 2 && threads <= 4 ? 2 : 1;
-}
-
-// Replaces w, the lower triangle of S, by that of (S + shift I)^-1 and returns what that tells of the
-// spectrum of S / lambda: the traces of c / (s + c) and its square, and the sum of log(1 + s / c). Nothing is
-// returned where the factorization fails.
-std::vector<double> shift_and_invert(at::Tensor& w, double shift) {
-  w.diagonal().add_(shift);
-  const auto log_det = invert_positive_(w);
-  if (!log_det) return {};
-  const auto inverse = lower_moments(w);
-  return {shift * inverse.trace, shift * shift * inverse.squares, *log_det - w.size(0) * std::log(shift)};
-}
+  // Replaces w by (S + shift I)^-1. Returns what that tells of the spectrum of S / lambda: the traces of
+  // c / (s + c) and its square, and the sum of log(1 + s / c). Nothing where the factorization fails.
+  std::vector<double> invert(double shift) {
+    if (!log_det) {
+      w.diagonal().add_(shift);
+      log_det = factor_positive_(w);
+      if (!log_det) return {};
+      *log_det -= w.size(0) * std::log(shift);
+    }
+    invert_factored_(w);
+    const auto inverse = lower_moments(w);
+    return {shift * inverse.trace, shift * shift * inverse.squares, *log_det};
+  }
+};
 
 }  // namespace
-
-GramMatrix::GramMatrix(const at::Tensor& a) : matrix(lower_gram(a)) {
-  const auto m = static_cast<double>(a.size(0));
-  const auto moments = lower_moments(matrix);
-  trace = moments.trace;
-  squares = moments.squares;
-  rounding = relative_rounding(a, matrix) * trace;
-  // From mean and variance of the m eigenvalues: the largest is largest, and the sum of their roots too,
-  // where one is large and the others are equal.
-  const double mean = trace / m;
-  const double variance = std::max(0.0, squares / m - mean * mean);
-  lambda = mean + std::sqrt((m - 1) * variance) + rounding;
-  // Near rank one, rounding decides about the others.
-  const double high = (trace + rounding) / m;
-  const double norm = std::max(0.0, std::sqrt(squares) - rounding);
-  const double least = std::max(0.0, norm * norm / m - high * high);
-  const double others = m > 1 ? std::max(0.0, high - std::sqrt(least / (m - 1))) : 0;
-  nuclear_upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
-}
 
 ZolotarevPass::ZolotarevPass(const GramMatrix& gram)
     : s_(gram.matrix),
       lambda_(gram.lambda),
       moments_{static_cast<double>(s_.size(0)), gram.trace / lambda_, gram.squares / (lambda_ * lambda_)} {}
 
-bool ZolotarevPass::add_inverses(std::span<const double> poles, bool in_place) {
+bool ZolotarevPass::add_inverses(GramMatrix& gram, std::span<const double> poles, bool in_place) {
   const auto count = static_cast<int64_t>(poles.size());
-  std::vector<at::Tensor> group;
-  for (int64_t k = 0; k < count - (in_place ? 1 : 0); ++k) {
-    group.push_back(scratch(s_.sizes(), s_.options()).copy_(s_));
-    if (diagonal_.defined()) group[k].diagonal().copy_(diagonal_);
-  }
-  if (in_place) {
-    // The inverse takes the lower triangle of S, which moves to the upper one.
-    group.push_back(s_);
-    mirror_lower_(s_);
-    diagonal_ = s_.diagonal().clone();
-    s_ = s_.mT();
+  std::vector<Work> group;
+  for (int64_t k = 0; k < count; ++k) {
+    if (const auto kept = gram.factors.extract(poles[k])) {
+      group.push_back({kept.mapped().lower, kept.mapped().log_det});
+    } else if (in_place && k == count - 1) {
+      // The inverse takes the lower triangle of S, which moves to the upper one.
+      group.push_back({s_, std::nullopt});
+      mirror_lower_(s_);
+      diagonal_ = s_.diagonal().clone();
+      s_ = s_.mT();
+    } else {
+      group.push_back({copy_lower(s_), std::nullopt});
+      if (diagonal_.defined()) group[k].w.diagonal().copy_(diagonal_);
+    }
   }
   std::vector<std::vector<double>> told(count);
   const auto invert = [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) told[k] = shift_and_invert(group[k], lambda_ * poles[k]);
+    for (int64_t k = begin; k < end; ++k) told[k] = group[k].invert(lambda_ * poles[k]);
   };
-  if (count == 1) {
-    invert(0, 1);
-  } else {
-    parallel_calls(0, count, 1, invert);
-  }
+  parallel_calls(0, count, side_by_side(s_) ? 1 : count, invert);
   for (int64_t k = 0; k < count; ++k) {
     if (told[k].empty()) return false;
     moments_.insert(moments_.end(), told[k].begin(), told[k].end());
-    inverses_.push_back(group[k]);
+    inverses_.push_back(group[k].w);
   }
   return true;
 }
 
-std::optional<ZolotarevPass> ZolotarevPass::solve(const GramMatrix& gram) {
+std::optional<ZolotarevPass> ZolotarevPass::solve(GramMatrix& gram) {
   if (!(gram.lambda > 0) || !std::isfinite(gram.lambda)) return std::nullopt;
   ZolotarevPass pass(gram);
   const std::span<const double> poles(zolotarev::kPoles);
   constexpr size_t kFirst = 2;
-  while (pass.inverses_.size() < kFirst) {
-    const size_t done = pass.inverses_.size();
-    if (!pass.add_inverses(poles.subspan(done, std::min(concurrency(pass.s_), kFirst - done)), false))
-      return std::nullopt;
-  }
+  if (!pass.add_inverses(gram, poles.first(kFirst), false)) return std::nullopt;
   pass.certify(gram, kFirst);
   return pass;
 }
 
-bool ZolotarevPass::refine(const GramMatrix& gram) {
+bool ZolotarevPass::refine(GramMatrix& gram) {
   const std::span<const double> poles(zolotarev::kPoles);
   const size_t done = inverses_.size();
   if (fine_ || q_.defined() || done == poles.size()) return false;
   // Where two poles do so little, three will not do: the third and the fourth side by side.
-  const bool both = done == 2 && concurrency(s_) == 2 && value_ < 0.8 * bounds_.upper;
+  const bool both = done == 2 && side_by_side(s_) && value_ < 0.8 * bounds_.upper;
   const size_t more = both ? 2 : 1;
   const bool in_place = done + more == 4 && !diagonal_.defined();
-  if (!add_inverses(poles.subspan(done, more), in_place) && inverses_.size() == done) return false;
+  if (!add_inverses(gram, poles.subspan(done, more), in_place) && inverses_.size() == done) return false;
   for (size_t count = done + 1; count <= inverses_.size(); ++count) certify(gram, count);
   return true;
 }
 
-std::optional<ZolotarevPass> ZolotarevPass::solve_finely(const GramMatrix& gram) {
+std::optional<ZolotarevPass> ZolotarevPass::solve_finely(GramMatrix gram) {
   if (!(gram.lambda > 0) || !std::isfinite(gram.lambda)) return std::nullopt;
   ZolotarevPass pass(gram);
   pass.fine_ = true;
@@ -186,8 +135,8 @@ std::optional<ZolotarevPass> ZolotarevPass::solve_finely(const GramMatrix& gram)
   pass.resolution_ = zolotarev::kFineResolution * std::sqrt(pass.lambda_);
   const std::span<const double> poles(zolotarev::kFinePoles);
   for (size_t done = 0; done < poles.size();) {
-    const size_t count = std::min(concurrency(pass.s_), poles.size() - done);
-    if (!pass.add_inverses(poles.subspan(done, count), false)) return std::nullopt;
+    const size_t count = side_by_side(pass.s_) ? 2 : 1;
+    if (!pass.add_inverses(gram, poles.subspan(done, count), false)) return std::nullopt;
     std::vector<double> scales;
     for (size_t k = done; k < done + count; ++k) {
       scales.push_back(std::sqrt(pass.lambda_) * zolotarev::kFineFilter[2 + k]);

@@ -17,39 +17,22 @@
 #include <span>
 #include <vector>
 
+#include "tensorion/gram_matrix.h"
+
 namespace tensorion {
-
-// lower <= ||A||_* <= upper.
-struct NuclearBounds {
-  double lower = 0;
-  double upper = 0;
-};
-
-// The lower triangle of A A^T and what its trace and Frobenius norm alone tell.
-struct GramMatrix {
-  at::Tensor matrix;
-  double trace = 0;
-  double squares = 0;        // ||A A^T||_F^2
-  double rounding = 0;       // >= ||A A^T - matrix||_F, and what factorizations add to it
-  double lambda = 0;         // >= the largest eigenvalue
-  double nuclear_upper = 0;  // >= ||A||_*
-
-  // `a`: m <= n, fp32 or fp64, finite, entries of moderate size.
-  explicit GramMatrix(const at::Tensor& a);
-};
 
 class ZolotarevPass {
  public:
   // Two poles. Nothing is returned where a factorization fails.
-  static std::optional<ZolotarevPass> solve(const GramMatrix& gram);
+  static std::optional<ZolotarevPass> solve(GramMatrix& gram);
 
   // Zolotarev's function with six poles, for matrices whose singular values are near 1 for the most part:
   // those above a thousandth of the largest land in [0.9965, 1]. Without a certificate.
-  static std::optional<ZolotarevPass> solve_finely(const GramMatrix& gram);
+  static std::optional<ZolotarevPass> solve_finely(GramMatrix gram);
 
   // One more inverse, of five, or two; the fourth in the memory of the Gram matrix, which is used up. Returns
   // false, and the pass stays as it is, where there is no further one or the factorization fails.
-  bool refine(const GramMatrix& gram);
+  bool refine(GramMatrix& gram);
 
   // Takes the weights with the largest floor instead of those with the largest value: to start another pass
   // from.
@@ -73,9 +56,9 @@ class ZolotarevPass {
  private:
   explicit ZolotarevPass(const GramMatrix& gram);
 
-  // Inverts S + c I for these c, side by side, the last of them in the memory of S if so asked. Returns false
-  // where a factorization fails; those before it are kept.
-  bool add_inverses(std::span<const double> poles, bool in_place);
+  // Inverts S + c I for these c, side by side, by the factors that gram keeps where it has them; the last of
+  // them in the memory of S if so asked. Returns false where a factorization fails; those before it are kept.
+  bool add_inverses(GramMatrix& gram, std::span<const double> poles, bool in_place);
   // Certificate and weights from the moments of so many poles.
   void certify(const GramMatrix& gram, size_t poles);
   void choose(size_t poles, size_t filter);

@@ -52,9 +52,13 @@ TEST(Symmetric, InverseAndDeterminant) {
       const auto s = gram(gaussian({m, 2 * m}, m, at::kDouble)) / m + 0.1 * at::eye(m, at::kDouble);
       // Only the lower triangle may be read.
       auto w = (s + at::full_like(s, 1e3).triu(1)).to(dtype);
-      const auto log_det = invert_positive_(w);
+      auto copy = copy_lower(w);
+      EXPECT_TRUE(at::equal(copy.tril(), w.tril()));
+      const auto log_det = factor_positive_(w);
       ASSERT_TRUE(log_det.has_value());
       EXPECT_NEAR(*log_det, std::get<1>(at::linalg_slogdet(s)).item<double>(), 100 * m * epsilon(dtype));
+      expect_close(w.tril(), at::linalg_cholesky(s), 100 * epsilon(dtype));
+      invert_factored_(w);
       expect_close(w.tril(), at::linalg_inv(s).tril(), 1e3 * epsilon(dtype));
     }
   }
@@ -63,9 +67,9 @@ TEST(Symmetric, InverseAndDeterminant) {
 TEST(Symmetric, IndefiniteMatricesAreReported) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     auto w = at::diag(at::tensor({2.0, -1.0, 3.0})).to(dtype);
-    EXPECT_FALSE(invert_positive_(w).has_value());
+    EXPECT_FALSE(factor_positive_(w).has_value());
     auto zero = at::zeros({4, 4}, dtype);
-    EXPECT_FALSE(invert_positive_(zero).has_value());
+    EXPECT_FALSE(factor_positive_(zero).has_value());
   }
 }
 

@@ -1,0 +1,119 @@
+#include "tensorion/determinants.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+
+#include "tensorion/parallel.h"
+#include "tensorion/rows.h"
+#include "tensorion/symmetric.h"
+#include "tensorion/zolotarev_tables.h"
+
+namespace tensorion {
+namespace {
+
+constexpr size_t kLevels[] = {3, 7, 9, 11};
+constexpr size_t kPolynomials = 3;  // 1, s and s^2
+
+// `inverse` bounds the trace of c / (s + c) for the smallest shift. A row ends with its sensitivity to
+// rounding: of `upper` and `lower` that of the slope, of all that of the determinants.
+struct Level {
+  Rows upper;
+  Rows lower;
+  Rows inverse;
+};
+
+Level level(size_t shifts) {
+  namespace tables = zolotarev;
+  switch (shifts) {
+    case 3:
+      return {tables::kThreeDeterminantsUpper, tables::kThreeDeterminantsLower,
+              tables::kThreeDeterminantsInverse};
+    case 7:
+      return {tables::kSevenDeterminantsUpper, tables::kSevenDeterminantsLower,
+              tables::kSevenDeterminantsInverse};
+    case 9:
+      return {tables::kNineDeterminantsUpper, tables::kNineDeterminantsLower,
+              tables::kNineDeterminantsInverse};
+    default:
+      return {tables::kElevenDeterminantsUpper, tables::kElevenDeterminantsLower,
+              tables::kElevenDeterminantsInverse};
+  }
+}
+
+}  // namespace
+
+Determinants::Determinants(const GramMatrix& gram, double trace_error)
+    : epsilon_(gram.matrix.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7),
+      moments_{static_cast<double>(gram.matrix.size(0)), gram.trace / gram.lambda,
+               gram.squares / (gram.lambda * gram.lambda)},
+      bounds_{0, gram.nuclear_upper},
+      likely_(bounds_) {
+  likely_share_ = std::min(1.0, (1 + 2 * trace_error / gram.rounding) / std::sqrt(moments_[0]));
+}
+
+bool Determinants::refine(GramMatrix& gram) {
+  const size_t done = moments_.size() - kPolynomials;
+  const auto* const goal = std::upper_bound(std::begin(kLevels), std::end(kLevels), done);
+  if (failed_ || goal == std::end(kLevels)) return false;
+  const std::span<const double> shifts(zolotarev::kShifts);
+  const std::span<const double> poles(zolotarev::kPoles);
+  const auto wanted = shifts.subspan(done, *goal - done);
+  const auto count = static_cast<int64_t>(wanted.size());
+  std::vector<std::optional<ShiftedFactor>> found(count);
+  const auto factor = [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      found[k] = gram.factor(wanted[k]);
+      const bool is_pole = std::find(poles.begin(), poles.end(), wanted[k]) != poles.end();
+      if (found[k] && !is_pole) found[k]->lower.reset();
+    }
+  };
+  // An odd one is left to all threads.
+  const int64_t paired = side_by_side(gram.matrix) ? count / 2 * 2 : 0;
+  parallel_calls(0, paired, 1, factor);
+  factor(paired, count);
+  for (int64_t k = 0; k < count; ++k) {
+    failed_ |= !found[k];
+    if (failed_) return false;
+    moments_.push_back(found[k]->log_det);
+    if (found[k]->lower.defined()) gram.factors.insert({wanted[k], *found[k]});
+  }
+  certify(gram);
+  return true;
+}
+
+void Determinants::certify(const GramMatrix& gram) {
+  const size_t shifts = moments_.size() - kPolynomials;
+  const auto known = level(shifts);
+  const double m = moments_[0], root = std::sqrt(gram.lambda);
+  TORCH_INTERNAL_ASSERT(known.inverse.width == moments_.size() + 1);
+  const auto combined = [&](std::span<const double> row) {
+    return std::inner_product(moments_.begin(), moments_.end(), row.begin(), 0.0);
+  };
+  double inverse = m;
+  for (size_t i = 0; i < known.inverse.count(); ++i) {
+    const auto row = known.inverse[i];
+    inverse = std::min(inverse, combined(row) + row.back() * epsilon_ * m);
+  }
+  const double smallest = *std::min_element(zolotarev::kShifts, zolotarev::kShifts + shifts);
+  // || 1 / (2 sqrt(S + c I)) ||_F times what rounding adds to S.
+  const double slope = std::sqrt(inverse / smallest) / 2 * gram.rounding / gram.lambda;
+  const auto moved = [&](std::span<const double> row) {
+    return row[row.size() - 2] * slope + row.back() * epsilon_ * m;
+  };
+  for (size_t i = 0; i < known.upper.count(); ++i) {
+    const auto below = known.lower[i], above = known.upper[i];
+    const double low = combined(below), high = combined(above);
+    bounds_.lower = std::max(bounds_.lower, root * (low - moved(below)));
+    bounds_.upper = std::min(bounds_.upper, root * (high + moved(above)));
+    likely_.lower = std::max(likely_.lower, root * (low - likely_share_ * moved(below)));
+    likely_.upper = std::min(likely_.upper, root * (high + likely_share_ * moved(above)));
+  }
+}
+
+}  // namespace tensorion

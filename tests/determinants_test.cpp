@@ -1,0 +1,166 @@
+#include "tensorion/determinants.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "tensorion/polar.h"
+#include "tensorion/zolotarev_tables.h"
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using namespace zolotarev;
+using testing::gaussian;
+using testing::power_law;
+using testing::with_spectrum;
+
+constexpr int kLevels = 4;
+
+template <size_t Count, size_t N>
+void expect_bounds(const double (&upper)[Count][N], const double (&lower)[Count][N],
+                   const double (&inverse)[Count][N - 1], size_t count) {
+  const auto shifts = std::span<const double>(kShifts).first(count);
+  const double smallest = *std::min_element(shifts.begin(), shifts.end());
+  for (size_t k = 0; k < Count; ++k) {
+    const auto weight = [&](const double* row) {
+      return std::accumulate(row + 3, row + 3 + count, 0.0,
+                             [](double sum, double b) { return sum + std::abs(b); });
+    };
+    EXPECT_NEAR(upper[k][N - 1], weight(upper[k]), 1e-12);
+    EXPECT_NEAR(lower[k][N - 1], weight(lower[k]), 1e-12);
+    EXPECT_NEAR(inverse[k][N - 2], weight(inverse[k]), 1e-9);
+    for (double s = 1e-13; s <= 1; s *= 1.00017) {
+      std::vector<double> basis{1, s, s * s}, slopes{0, 1, 2 * s};
+      for (const double c : shifts) {
+        basis.push_back(std::log1p(s / c));
+        slopes.push_back(1 / (s + c));
+      }
+      const auto combined = [&](const double* row) {
+        return std::inner_product(basis.begin(), basis.end(), row, 0.0);
+      };
+      ASSERT_GE(combined(upper[k]), std::sqrt(s) - 1e-9) << k << " " << s;
+      ASSERT_LE(combined(lower[k]), std::sqrt(s) + 1e-9) << k << " " << s;
+      ASSERT_GE(combined(inverse[k]), smallest / (s + smallest) - 1e-9) << k << " " << s;
+      for (const auto* row : {upper[k], lower[k]}) {
+        double slope = std::abs(row[1] + 2 * row[2] * s);
+        for (size_t j = 3; j < slopes.size(); ++j) slope += std::abs(row[j]) * slopes[j];
+        ASSERT_LE(slope, row[N - 2] / (2 * std::sqrt(s + smallest))) << k << " " << s;
+      }
+    }
+  }
+}
+
+TEST(Determinants, CertificatesBoundTheSquareRoot) {
+  expect_bounds(kThreeDeterminantsUpper, kThreeDeterminantsLower, kThreeDeterminantsInverse, 3);
+  expect_bounds(kSevenDeterminantsUpper, kSevenDeterminantsLower, kSevenDeterminantsInverse, 7);
+  expect_bounds(kNineDeterminantsUpper, kNineDeterminantsLower, kNineDeterminantsInverse, 9);
+  expect_bounds(kElevenDeterminantsUpper, kElevenDeterminantsLower, kElevenDeterminantsInverse, 11);
+}
+
+TEST(Determinants, BoundsAreTrueAndClose) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    for (const double exponent : {0.0, 0.5, 1.0}) {
+      const auto spectrum = power_law(150, exponent) * 3;
+      const double truth = spectrum.sum().item<double>();
+      NuclearEstimate estimate(with_spectrum(spectrum, 150, 200, 1, dtype));
+      for (const double width : {0.1, 1e-3, 7e-4, 5e-4}) {
+        ASSERT_TRUE(estimate.refine());
+        for (const auto& bounds : {estimate.bounds(), estimate.likely()}) {
+          EXPECT_LE(bounds.lower, truth) << exponent;
+          EXPECT_GE(bounds.upper, truth) << exponent;
+          EXPECT_LE(bounds.upper - bounds.lower, width * truth) << exponent;
+        }
+      }
+    }
+  }
+}
+
+// Data whose sums round in one direction, and data without small singular values but for rounding.
+at::Tensor structured(int kind, int64_t m, int64_t n, double noise, uint64_t seed) {
+  const auto g = gaussian({m, n}, seed);
+  const auto i = at::arange(m, at::kFloat).unsqueeze(1), j = at::arange(n, at::kFloat).unsqueeze(0);
+  const auto low_rank = [&](int64_t rank) {
+    return at::mm(gaussian({m, rank}, seed + 1), gaussian({rank, n}, seed + 2));
+  };
+  switch (kind) {
+    case 0: return 1 + noise * g;
+    case 1: return at::exp(-(i / m - j / n).square() * 9) + 1e-3 * noise * g;
+    case 2: return 1 / (i + j + 1);
+    case 3: return low_rank(m / 4);
+    case 4: return low_rank(m / 4) + 0.01 * noise * g;
+    case 5: return g.round() * 0.1;
+    case 6: return at::ones({m, n}).tril() * 0.1;
+    case 7: return at::eye(m, n) * 0.3 + 0.001;
+    case 8: return at::sign(g) * 0.7;
+    case 9: return at::sin(i * j * noise) + 1e-4 * g;
+    case 10: return g * at::pow(i + 1, -1.5);
+    default: return low_rank(1) + noise * noise * g;
+  }
+}
+
+TEST(Determinants, BoundsHoldForStructuredData) {
+  int refined = 0;
+  for (int kind = 0; kind < 12; ++kind) {
+    for (const int64_t m : {24, 100, 220}) {
+      for (const double noise : {1e-1, 1e-3, 1e-5}) {
+        const auto a = structured(kind, m, m + m / 2 * (kind % 2), noise, m).contiguous();
+        const double truth = at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>();
+        NuclearEstimate estimate(a);
+        EXPECT_GE(estimate.bounds().upper, truth);
+        for (int level = 1; estimate.refine(); ++level) {
+          const auto what = c10::str("kind ", kind, ", ", m, ", ", noise, ", level ", level);
+          EXPECT_LE(estimate.bounds().lower, truth) << what;
+          EXPECT_GE(estimate.bounds().upper, truth) << what;
+          EXPECT_LE(estimate.likely().lower, truth * (1 + 1e-9)) << what;
+          EXPECT_GE(estimate.likely().upper, truth * (1 - 1e-9)) << what;
+          ++refined;
+        }
+      }
+    }
+  }
+  EXPECT_GT(refined, 2 * 12 * 9);
+}
+
+// Where a factorization fails, eigenvalues decide.
+TEST(Determinants, LastOfAllComeTheEigenvalues) {
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const auto a = with_spectrum(power_law(300, 1), 300, 320, 2, dtype);
+    const double truth = at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>();
+    NuclearEstimate estimate(a);
+    for (int level = 0; level <= kLevels; ++level) {
+      EXPECT_EQ(estimate.refinements(), level);
+      EXPECT_TRUE(estimate.refine());
+    }
+    EXPECT_FALSE(estimate.refine());
+    EXPECT_NEAR(estimate.likely().lower, truth, 1e-9 * truth);
+    EXPECT_NEAR(estimate.likely().upper, truth, 1e-9 * truth);
+    EXPECT_LE(estimate.bounds().upper - estimate.bounds().lower, 1e-4 * truth);
+    const auto factor = estimate.factor();
+    EXPECT_GE(factor.value, 0.97 * truth);
+    EXPECT_LE(factor.value, truth);
+  }
+  const auto deficient = structured(1, 400, 400, 0, 1);
+  NuclearEstimate estimate(deficient);
+  int levels = 0;
+  while (estimate.refine()) ++levels;
+  EXPECT_LT(levels, kLevels + 1);
+  const double truth = at::linalg_svdvals(deficient.to(at::kDouble)).sum().item<double>();
+  EXPECT_NEAR(estimate.likely().upper, truth, 1e-6 * truth);
+}
+
+// Factors kept for the pass, and none: the same answer.
+TEST(Determinants, FactorsServeTwice) {
+  const auto a = with_spectrum(power_law(160, 1), 160, 200, 5);
+  const auto fresh = NuclearEstimate(a).factor();
+  NuclearEstimate estimate(a);
+  for (int level = 0; level < 3; ++level) estimate.refine();
+  const auto again = estimate.factor();
+  EXPECT_NEAR(again.value, fresh.value, 0.01 * fresh.value);
+  EXPECT_GE((a * again.x).sum(at::kDouble).item<double>(), again.value);
+  EXPECT_LE(at::linalg_svdvals(again.x.to(at::kDouble)).max().item<double>(), 1 + 1e-5);
+}
+
+}  // namespace
+}  // namespace tensorion

@@ -1,0 +1,85 @@
+#include "tensorion/gram_matrix.h"
+
+#include "tensorion/unfolding.h"
+#include "tests/support.h"
+
+namespace tensorion {
+namespace {
+
+using testing::expect_close;
+using testing::gaussian;
+using testing::with_spectrum;
+
+TEST(GramMatrix, Bounds) {
+  std::mt19937_64 random(1);
+  for (int trial = 0; trial < 200; ++trial) {
+    const int64_t m = 1 + random() % 20;
+    const auto spectrum = gaussian({m}, trial, at::kDouble).abs().pow(1 + trial % 4);
+    const auto a = with_spectrum(spectrum, m, m + trial % 7, trial, at::kDouble);
+    const GramMatrix gram(a);
+    EXPECT_GE(gram.lambda, spectrum.max().square().item<double>());
+    EXPECT_GE(gram.nuclear_upper, spectrum.sum().item<double>());
+    EXPECT_LE(gram.nuclear_upper, std::sqrt(m) * a.norm().item<double>() * (1 + 1e-5))
+        << "no better than Cauchy-Schwarz";
+  }
+}
+
+// Rounding of the Gram matrix had hidden the small singular values.
+TEST(GramMatrix, UpperBoundNearRankOneInSinglePrecision) {
+  for (int trial = 0; trial < 500; ++trial) {
+    const int64_t m = 2 + trial % 5;
+    const auto spectrum = at::full({m}, std::pow(10.0, -2 - trial % 4), at::kDouble);
+    spectrum[0] = 1;
+    const auto a = with_spectrum(spectrum, m, m + trial % 7, trial, at::kFloat);
+    const double norm = at::linalg_svdvals(a.to(at::kDouble)).sum().item<double>();
+    EXPECT_GE(GramMatrix(a).nuclear_upper, norm) << trial;
+  }
+}
+
+// The diagonal had counted with the errors of the other entries: a bound was too low by 1e-6.
+TEST(GramMatrix, RoundingOfTheDiagonal) {
+  auto a = at::zeros({300, 300});
+  a.diagonal().fill_(0.3);
+  a += 0.001;
+  const auto wide = a.to(at::kDouble);
+  const auto error = GramMatrix(a).matrix.tril() - at::mm(wide, wide.mT()).tril();
+  const double squares =
+      2 * error.square().sum().item<double>() - error.diagonal().square().sum().item<double>();
+  EXPECT_GE(GramMatrix(a).rounding, std::sqrt(squares));
+}
+
+TEST(GramMatrix, PartialTraceIsThatOfTheSmallerUnfolding) {
+  const std::vector<int64_t> shape{4, 3, 2, 5, 3};
+  for (const auto dtype : {at::kFloat, at::kDouble}) {
+    const auto x = gaussian(shape, 1, dtype);
+    const GramMatrix whole(unfold(x, {0, 2, 4}));
+    for (const Modes& part : std::vector<Modes>{{0}, {2}, {4}, {0, 2}, {0, 4}, {2, 4}}) {
+      std::vector<bool> kept;
+      for (const int64_t mode : {0, 2, 4}) {
+        kept.push_back(std::find(part.begin(), part.end(), mode) != part.end());
+      }
+      const auto traced = whole.partial_trace({4, 2, 3}, kept);
+      const GramMatrix expected(unfold(x, part));
+      expect_close(traced.matrix.tril(), expected.matrix.tril(), dtype == at::kDouble ? 1e-14 : 1e-6);
+      EXPECT_NEAR(traced.trace, expected.trace, 1e-5 * expected.trace);
+      EXPECT_NEAR(traced.squares, expected.squares, 1e-5 * expected.squares);
+      EXPECT_NEAR(traced.nuclear_upper, expected.nuclear_upper, 1e-4 * expected.nuclear_upper);
+      EXPECT_GE(traced.rounding, whole.rounding);
+    }
+  }
+}
+
+TEST(GramMatrix, ShiftedFactor) {
+  const auto a = gaussian({40, 60}, 3, at::kDouble);
+  const GramMatrix gram(a);
+  const auto shifted = at::mm(a, a.mT()) + 0.01 * gram.lambda * at::eye(40, at::kDouble);
+  const auto factor = gram.factor(0.01);
+  ASSERT_TRUE(factor.has_value());
+  expect_close(factor->lower.tril(), at::linalg_cholesky(shifted), 1e-13);
+  const double log_det = std::get<1>(at::linalg_slogdet(shifted)).item<double>();
+  EXPECT_NEAR(factor->log_det, log_det - 40 * std::log(0.01 * gram.lambda), 1e-9);
+  EXPECT_FALSE(gram.factor(-2).has_value());
+}
+
+}  // namespace
+}  // namespace tensorion
