@@ -1,19 +1,19 @@
 """Time, work, memory and quality of an optimizer's step."""
 
-import json
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 
-def alternate(calls: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Median seconds of each call. They take turns, so that a slow moment of the machine hits all alike."""
-    for call in calls.values():
+def alternate(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = False) -> dict[str, float]:
+    """Median seconds of each call. They take turns, so that a slow moment of the machine hits all alike.
+
+    `warm`: they have been called before.
+    """
+    for call in () if warm else calls.values():
         call()
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
@@ -30,18 +30,13 @@ def work(call: Callable[[], None]) -> tuple[float, int]:
         activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True, profile_memory=True
     ) as profiler:
         call()
-    flops = sum(
-        event.flops
-        for event in profiler.events()
-        if event.name in ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text())["traceEvents"]
+    # profiler.events() builds a tree of them, which takes longer than the call.
+    events = profiler.profiler.kineto_results.events()
+    products = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
+    flops = sum(event.flops() for event in events if event.name() in products)
     held = peak = 0
-    for event in sorted((e for e in events if e.get("name") == "[memory]"), key=lambda e: e["ts"]):
-        held += event["args"]["Bytes"]
+    for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
+        held += event.nbytes()
         peak = max(peak, held)
     return flops, peak
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensorion/scratch.h"
 #include "tensorion/symmetric.h"
 
 namespace tensorion {
@@ -19,19 +20,23 @@ double epsilon(const at::Tensor& a) { return a.scalar_type() == at::kDouble ? 2.
 double relative_rounding(const at::Tensor& a, const at::Tensor& s) {
   if (a.scalar_type() == at::kDouble) return static_cast<double>(a.size(0) + a.size(1)) * epsilon(a);
   constexpr int64_t kRows = 8;
-  const auto diagonal = s.diagonal().to(at::kDouble);
-  const auto trace = diagonal.cumsum(0);
-  const auto steps = at::arange(kRows, trace.options()).add_(0.5).mul_(trace[-1] / kRows);
+  const auto numbers = a.options().dtype(at::kDouble);
+  const auto diagonal = scratch({s.size(0)}, numbers).copy_(s.diagonal());
+  auto trace = scratch({s.size(0)}, numbers);
+  at::cumsum_out(trace, diagonal, 0);
+  const auto steps = at::arange(kRows, numbers).add_(0.5).mul_(trace[-1] / kRows);
   // Ascending, so that the triangle stays a lower one; a row that is most of the trace comes several times.
   const auto chosen = at::searchsorted(trace, steps).clamp_max_(s.size(0) - 1);
-  const auto rows = a.index_select(0, chosen).to(at::kDouble);
-  const auto computed = s.index_select(0, chosen).index_select(1, chosen).to(at::kDouble);
+  const auto rows = scratch({kRows, a.size(1)}, numbers);
+  for (int64_t k = 0; k < kRows; ++k) rows[k].copy_(a[chosen[k].item<int64_t>()]);
+  const auto computed = s.index({chosen.unsqueeze(1), chosen.unsqueeze(0)}).to(at::kDouble);
   const auto scales = diagonal.index_select(0, chosen).sqrt_();
   const auto error = (computed - at::mm(rows, rows.mT())) / at::outer(scales, scales);
   const double squares = error.tril(-1).square_().sum().item<double>() / (kRows * (kRows - 1) / 2.0);
   // The diagonal has errors of its own: its terms are squares, of one sign.
   const double own = error.diagonal().square().mean().item<double>();
-  const double diagonal_share = diagonal.square().sum().sqrt().item<double>() / trace[-1].item<double>();
+  const double diagonal_share =
+      std::sqrt(at::dot(diagonal, diagonal).item<double>()) / trace[-1].item<double>();
   return epsilon(a) + (squares > 0 ? 2 * std::sqrt(squares) : 0) +
          (own > 0 ? 2 * std::sqrt(own) * diagonal_share : 0);
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 
 #include "tensorion/parallel.h"
@@ -21,39 +22,34 @@ void dpotri_(const char*, const int*, double*, const int*, int*) __attribute__((
 namespace tensorion {
 namespace {
 
-// Below this, half a product is not worth the calls.
-int64_t smallest_block(const at::Tensor& a) { return a.is_cpu() ? 128 : 1024; }
+// How many columns of a product of m rows are computed together: the fewer, the less is computed above the
+// diagonal, the more, the faster a product of this width is.
+int64_t panel_width(const at::Tensor& left) {
+  const int64_t m = left.size(0);
+  if (!left.is_cpu()) return 1024;
+  return m > 128 && m < 1024 ? 96 : 128;
+}
 
-// The lower triangle of out <- alpha left right + beta c. Halved again and again, so that most of it is large
-// products: a quarter, then two of a sixteenth, and so on.
+// The lower triangle of out <- alpha left right + beta c, in panels of columns from the diagonal down.
 void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, double alpha,
                    double beta, const at::Tensor& c) {
-  const int64_t m = left.size(0);
-  const auto multiply = [&](auto part, const at::Tensor& l, const at::Tensor& r, const auto& added) {
+  const int64_t m = left.size(0), width = panel_width(left);
+  const auto panel = [&](int64_t begin) {
+    const int64_t rows = m - begin, cols = std::min(rows, width);
+    const auto part = [&](const at::Tensor& x) { return x.narrow(0, begin, rows).narrow(1, begin, cols); };
+    auto target = part(out);
+    const auto l = left.narrow(0, begin, rows), r = right.narrow(1, begin, cols);
     if (beta == 0 && alpha == 1) {
-      at::mm_out(part, l, r);
+      at::mm_out(target, l, r);
     } else {
-      at::addmm_out(part, added, l, r, beta, alpha);
+      at::addmm_out(target, c.defined() ? part(c) : target, l, r, beta, alpha);
     }
   };
-  if (m <= smallest_block(left)) return multiply(out, left, right, c);
-  // Multiples of 16 keep rows aligned.
-  const int64_t half = (m / 2 + 15) / 16 * 16;
-  const auto quarter = [&](const at::Tensor& x, int64_t row, int64_t col) {
-    if (!x.defined()) return x;
-    return x.narrow(0, row, row ? m - half : half).narrow(1, col, col ? m - half : half);
-  };
-  const auto top = left.narrow(0, 0, half), bottom = left.narrow(0, half, m - half);
-  const auto first = right.narrow(1, 0, half), last = right.narrow(1, half, m - half);
-  multiply(quarter(out, half, 0), bottom, first, quarter(c, half, 0));
-  const auto triangle = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      lower_product(quarter(out, i * half, i * half), i ? bottom : top, i ? last : first, alpha, beta,
-                    quarter(c, i * half, i * half));
-    }
-  };
-  // Two threads that work on a triangle each do not wait for one another at every small product.
-  parallel_calls(0, 2, side_by_side(left) ? 1 : 2, triangle);
+  // Threads that work on a panel each do not wait for one another; the tallest come first.
+  std::atomic<int64_t> next = 0;
+  parallel_calls(0, side_by_side(left) ? at::get_num_threads() : 1, 1, [&](int64_t, int64_t) {
+    for (int64_t begin = next.fetch_add(width); begin < m; begin = next.fetch_add(width)) panel(begin);
+  });
 }
 
 at::Tensor lower_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
@@ -67,7 +63,7 @@ at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right, do
                              const at::Tensor& c) {
   if (left.dim() == 2) {
     auto out = lower_product(left, right, alpha, beta, c);
-    if (left.size(0) > smallest_block(left)) mirror_lower_(out);
+    if (left.size(0) > panel_width(left)) mirror_lower_(out);
     return out;
   }
   auto out = at::matmul(left, right);
@@ -223,7 +219,8 @@ std::optional<double> factor_positive_(at::Tensor& w) {
     if (info.item<int>() != 0) return std::nullopt;
     w.copy_(lower);
   }
-  const double log_det = 2 * w.diagonal().to(at::kDouble).log().sum().item<double>();
+  const auto diagonal = scratch({w.size(0)}, w.options().dtype(at::kDouble)).copy_(w.diagonal());
+  const double log_det = 2 * diagonal.log_().sum().item<double>();
   return std::isfinite(log_det) ? std::optional(log_det) : std::nullopt;
 }
 
