@@ -24,8 +24,11 @@ struct Loops {
   int64_t runs = 1;
 };
 
+// Runs of so many entries are long.
+constexpr int64_t kLong = 32;
+
 // ATen loops innermost over the fastest dimension of the result, which in a kernel has three entries. Here
-// the longest one is innermost.
+// the one with the smallest steps of those that are long is innermost.
 Loops loops_over(const at::Tensor& a, const at::Tensor& b) {
   Loops loops;
   std::vector<Loops::Dimension> dimensions;
@@ -46,11 +49,14 @@ Loops loops_over(const at::Tensor& a, const at::Tensor& b) {
     loops.outer.push_back(d);
   }
   if (loops.outer.empty()) return loops;
-  // The last of equals: it has the smallest steps.
-  const auto longest = std::max_element(loops.outer.begin(), loops.outer.end(),
-                                        [](const auto& x, const auto& y) { return x.size <= y.size; });
-  loops.inner = *longest;
-  loops.outer.erase(longest);
+  const auto inner =
+      std::min_element(loops.outer.begin(), loops.outer.end(), [](const auto& x, const auto& y) {
+        const auto length = [](const auto& d) { return std::min(d.size, kLong); };
+        const auto step = [](const auto& d) { return d.strides[0] + d.strides[1]; };
+        return length(x) != length(y) ? length(x) > length(y) : step(x) < step(y);
+      });
+  loops.inner = *inner;
+  loops.outer.erase(inner);
   for (const auto& d : loops.outer) loops.runs *= d.size;
   return loops;
 }

@@ -22,6 +22,52 @@ void dpotri_(const char*, const int*, double*, const int*, int*) __attribute__((
 namespace tensorion {
 namespace {
 
+bool is_raw(const at::Tensor& w) {
+  return w.is_cpu() && w.is_contiguous() && (w.scalar_type() == at::kFloat || w.scalar_type() == at::kDouble);
+}
+
+// Copies the columns [first, last) of the lower triangle of the m x m matrix w to its upper one.
+template <typename T>
+void mirror_columns(T* w, int64_t m, int64_t first, int64_t last) {
+  // By way of a buffer, since rows of a power of two apart share few cache lines.
+  constexpr int64_t kTile = 32;
+  T buffer[kTile][kTile];
+  for (int64_t left = first; left < last; left += kTile) {
+    const int64_t cols = std::min(last - left, kTile);
+    for (int64_t top = left; top < m; top += kTile) {
+      const int64_t rows = std::min(m - top, kTile);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < cols; ++j) buffer[j][i] = w[(top + i) * m + left + j];
+      }
+      for (int64_t j = 0; j < cols; ++j) {
+        // On the diagonal, what is above it.
+        const int64_t from = left == top ? j + 1 : 0;
+        for (int64_t i = from; i < rows; ++i) w[(left + j) * m + top + i] = buffer[j][i];
+      }
+    }
+  }
+}
+
+// `w`: is_raw.
+void mirror_columns(const at::Tensor& w, int64_t first, int64_t last) {
+  if (w.scalar_type() == at::kFloat) {
+    mirror_columns(w.data_ptr<float>(), w.size(0), first, last);
+  } else {
+    mirror_columns(w.data_ptr<double>(), w.size(0), first, last);
+  }
+}
+
+// Calls work(first, last) for all panels of columns, on so many threads; the tallest come first.
+template <typename Work>
+void for_each_panel(int64_t m, int64_t width, int64_t threads, const Work& work) {
+  std::atomic<int64_t> next = 0;
+  parallel_calls(0, threads, 1, [&](int64_t, int64_t) {
+    for (int64_t first = next.fetch_add(width); first < m; first = next.fetch_add(width)) {
+      work(first, std::min(m, first + width));
+    }
+  });
+}
+
 // How many columns of a product of m rows are computed together: the fewer, the less is computed above the
 // diagonal, the more, the faster a product of this width is.
 int64_t panel_width(const at::Tensor& left) {
@@ -30,70 +76,44 @@ int64_t panel_width(const at::Tensor& left) {
   return m > 128 && m < 1024 ? 96 : 128;
 }
 
-// The lower triangle of out <- alpha left right + beta c, in panels of columns from the diagonal down.
+// out <- alpha left right + beta c by panels of columns from the diagonal down; what is above the diagonal is
+// copied there if so asked.
 void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, double alpha,
-                   double beta, const at::Tensor& c) {
-  const int64_t m = left.size(0), width = panel_width(left);
-  const auto panel = [&](int64_t begin) {
-    const int64_t rows = m - begin, cols = std::min(rows, width);
-    const auto part = [&](const at::Tensor& x) { return x.narrow(0, begin, rows).narrow(1, begin, cols); };
+                   double beta, const at::Tensor& c, bool mirrored) {
+  const int64_t m = left.size(0);
+  // Threads that work on a panel each do not wait for one another.
+  const int64_t threads = side_by_side(left) ? at::get_num_threads() : 1;
+  for_each_panel(m, panel_width(left), threads, [&](int64_t first, int64_t last) {
+    const auto part = [&](const at::Tensor& x) {
+      return x.narrow(0, first, m - first).narrow(1, first, last - first);
+    };
     auto target = part(out);
-    const auto l = left.narrow(0, begin, rows), r = right.narrow(1, begin, cols);
+    const auto l = left.narrow(0, first, m - first), r = right.narrow(1, first, last - first);
     if (beta == 0 && alpha == 1) {
       at::mm_out(target, l, r);
     } else {
       at::addmm_out(target, c.defined() ? part(c) : target, l, r, beta, alpha);
     }
-  };
-  // Threads that work on a panel each do not wait for one another; the tallest come first.
-  std::atomic<int64_t> next = 0;
-  parallel_calls(0, side_by_side(left) ? at::get_num_threads() : 1, 1, [&](int64_t, int64_t) {
-    for (int64_t begin = next.fetch_add(width); begin < m; begin = next.fetch_add(width)) panel(begin);
+    if (mirrored) mirror_columns(out, first, last);  // still in the cache
   });
 }
 
 at::Tensor lower_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
-                         const at::Tensor& c) {
+                         const at::Tensor& c, bool mirrored) {
   auto out = scratch({left.size(0), left.size(0)}, left.options());
-  lower_product(out, left, right, alpha, beta, c);
+  const bool at_once = mirrored && is_raw(out);
+  lower_product(out, left, right, alpha, beta, c, at_once);
+  if (mirrored && !at_once) mirror_lower_(out);
   return out;
 }
 
 at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
                              const at::Tensor& c) {
-  if (left.dim() == 2) {
-    auto out = lower_product(left, right, alpha, beta, c);
-    if (left.size(0) > panel_width(left)) mirror_lower_(out);
-    return out;
-  }
+  if (left.dim() == 2) return lower_product(left, right, alpha, beta, c, /*mirrored=*/true);
   auto out = at::matmul(left, right);
   if (alpha != 1) out.mul_(alpha);
   if (beta != 0) out.add_(c, beta);
   return out;
-}
-
-template <typename T>
-void mirror_lower(T* w, int64_t m) {
-  constexpr int64_t kTile = 32;
-  const int64_t tiles = (m + kTile - 1) / kTile;
-  at::parallel_for(0, tiles, 8, [&](int64_t first, int64_t last) {
-    // By way of a buffer, since rows of a power of two apart share few cache lines.
-    T buffer[kTile][kTile];
-    for (int64_t tile = first; tile < last; ++tile) {
-      const int64_t top = tile * kTile, rows = std::min(m - top, kTile);
-      for (int64_t left = 0; left <= top; left += kTile) {
-        const int64_t cols = std::min(m - left, kTile);
-        for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t j = 0; j < cols; ++j) buffer[j][i] = w[(top + i) * m + left + j];
-        }
-        for (int64_t j = 0; j < cols; ++j) {
-          // On the diagonal, what is above it.
-          const int64_t from = left == top ? j + 1 : 0;
-          for (int64_t i = from; i < rows; ++i) w[(left + j) * m + top + i] = buffer[j][i];
-        }
-      }
-    }
-  });
 }
 
 // Calls work(chunk, first row, last row) for ranges of rows of equal area under the diagonal, on all threads.
@@ -177,7 +197,7 @@ bool side_by_side(const at::Tensor& w) {
 
 at::Tensor gram(const at::Tensor& a) { return symmetric_product(a, a.mT(), 1, 0, {}); }
 
-at::Tensor lower_gram(const at::Tensor& a) { return lower_product(a, a.mT(), 1, 0, {}); }
+at::Tensor lower_gram(const at::Tensor& a) { return lower_product(a, a.mT(), 1, 0, {}, /*mirrored=*/false); }
 
 at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha, double beta,
                              const at::Tensor& c) {
@@ -186,22 +206,21 @@ at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double al
 
 at::Tensor copy_lower(const at::Tensor& w) {
   auto copy = scratch(w.sizes(), w.options());
-  const bool raw = w.is_cpu() && w.is_contiguous();
-  if (raw && w.scalar_type() == at::kFloat) {
+  if (!is_raw(w)) return copy.copy_(w);
+  if (w.scalar_type() == at::kFloat) {
     copy_lower<float>(w, copy);
-  } else if (raw && w.scalar_type() == at::kDouble) {
-    copy_lower<double>(w, copy);
   } else {
-    copy.copy_(w);
+    copy_lower<double>(w, copy);
   }
   return copy;
 }
 
 void mirror_lower_(at::Tensor& w) {
-  if (w.is_cpu() && w.is_contiguous() && w.scalar_type() == at::kFloat) {
-    mirror_lower(w.data_ptr<float>(), w.size(0));
-  } else if (w.is_cpu() && w.is_contiguous() && w.scalar_type() == at::kDouble) {
-    mirror_lower(w.data_ptr<double>(), w.size(0));
+  if (is_raw(w)) {
+    constexpr int64_t kWidth = 64;
+    const int64_t threads = w.size(0) < 256 ? 1 : at::get_num_threads();
+    for_each_panel(w.size(0), kWidth, threads,
+                   [&](int64_t first, int64_t last) { mirror_columns(w, first, last); });
   } else {
     const auto lower = w.tril();
     w.copy_(lower + lower.tril(-1).mT());
