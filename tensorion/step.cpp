@@ -141,13 +141,14 @@ Need need(at::IntArrayRef shape, const UnfoldingStrategy& strategy) {
   const auto unfolding = (strategy.is_online() ? UnfoldingStrategy("balanced") : strategy).choose(shape);
   const int64_t m = std::min(unfolding.rows(), unfolding.cols()),
                 n = std::max(unfolding.rows(), unfolding.cols());
-  // The unfolding, the Gram matrix, an inverse and the factor; online may keep two of each.
-  const int64_t memory = (m * n + 3 * m * m) * (strategy.is_online() ? 2 : 1);
+  // The unfolding, the Gram matrix and two inverses; online two unfoldings, each with three factors, and one
+  // more factor at a time.
+  const int64_t memory = strategy.is_online() ? 2 * m * n + 9 * m * m : m * n + 3 * m * m;
   return {m * n, memory, static_cast<double>(m) * m * (n + m)};
 }
 
 // Scratch memory in sizes of the largest unfolding: what that one needs by itself.
-constexpr int64_t kBudget = 5;
+int64_t budget_of(const UnfoldingStrategy& strategy) { return strategy.is_online() ? 11 : 5; }
 
 // Calls work(i) for every tensor, the costliest first. Where the budget allows one for each thread, they are
 // done side by side on one thread each; the others before them one after the other on all threads.
@@ -157,7 +158,7 @@ void for_each_tensor(at::TensorList tensors, const UnfoldingStrategy& strategy, 
   int64_t budget = 0;
   for (const auto& tensor : tensors) {
     needs.push_back(need(tensor.sizes(), strategy));
-    budget = std::max(budget, kBudget * needs.back().unfolding);
+    budget = std::max(budget, budget_of(strategy) * needs.back().unfolding);
   }
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0);
