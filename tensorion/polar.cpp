@@ -1,11 +1,11 @@
 #include "tensorion/polar.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <cmath>
 
 #include "tensorion/elementwise.h"
+#include "tensorion/lone_lapack.h"
 #include "tensorion/newton_schulz.h"
 #include "tensorion/parallel.h"
 #include "tensorion/zolotarev.h"
@@ -49,6 +49,7 @@ PolarFactor svd_factor(const at::Tensor& a) {
   if (largest == 0) return {at::zeros_like(a), 0, {}};
   const int exponent = std::ilogb(largest);
   work = scaled(work, -exponent);
+  const LoneLapack lone;
   const auto [u, s, vh] = at::linalg_svd(work, /*full_matrices=*/false);
   const double epsilon = work.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7;
   const double side = static_cast<double>(std::max(a.size(0), a.size(1)));
@@ -152,11 +153,11 @@ void NuclearEstimate::compute_eigenvalues() {
   exact_ = true;
   const auto wide = a_.to(at::kDouble);
   const auto m = static_cast<double>(wide.size(0));
-  // MKL (2024.2) finds wrong eigenvalues inside of a parallel region.
   constexpr int64_t kSmall = 256;
-  const bool by_svd = wide.size(0) <= kSmall || at::in_parallel_region();
-  const auto values =
-      by_svd ? at::linalg_svdvals(wide) : at::linalg_eigvalsh(at::mm(wide, wide.mT())).clamp_min_(0).sqrt_();
+  const LoneLapack lone;
+  const auto values = wide.size(0) <= kSmall
+                          ? at::linalg_svdvals(wide)
+                          : at::linalg_eigvalsh(at::mm(wide, wide.mT())).clamp_min_(0).sqrt_();
   const double norm = values.sum().item<double>();
   // E added to the Gram matrix moves the sum of the roots by m^(3/4) ||E||_F^(1/2) at most.
   const double rounding = (m + static_cast<double>(wide.size(1))) * 2.3e-16 * gram_->trace;

@@ -1,5 +1,7 @@
 #include "tensorion/polar.h"
 
+#include <ATen/Parallel.h>
+
 #include <limits>
 
 #include "tests/support.h"
@@ -317,6 +319,31 @@ TEST(Polar, BadInputIsNamed) {
       expect_error<c10::ValueError>([&] { polar(broken, {.method = name}); }, "expected a finite matrix");
     }
   }
+}
+
+// MKL waits without end for threads that a parallel region does not give it, or errs: see lone_lapack.h.
+TEST(Polar, SingularValuesInsideOfAParallelRegion) {
+  const int threads = at::get_num_threads();
+  at::set_num_threads(2);
+  const auto wide = gaussian({2, 400, 900}, 5);
+  const auto square = gaussian({2, 700, 700}, 6);
+  std::vector<at::Tensor> factors(2);
+  std::vector<double> norms(2);
+  at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      factors[i] = polar(wide[i], {.method = "svd"});
+      NuclearEstimate estimate(square[i]);
+      while (estimate.refine()) {
+      }
+      norms[i] = estimate.likely().lower;
+    }
+  });
+  for (int64_t i = 0; i < 2; ++i) {
+    expect_close(factors[i], polar(wide[i], {.method = "svd"}), 1e-5);
+    const double norm = at::linalg_svdvals(square[i].to(at::kDouble)).sum().item<double>();
+    EXPECT_NEAR(norms[i], norm, 1e-9 * norm);
+  }
+  at::set_num_threads(threads);
 }
 
 }  // namespace
