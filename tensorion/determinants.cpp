@@ -95,12 +95,13 @@ void Determinants::certify(const GramMatrix& gram) {
   const auto combined = [&](std::span<const double> row) {
     return std::inner_product(moments_.begin(), moments_.end(), row.begin(), 0.0);
   };
+  const double smallest = *std::min_element(zolotarev::kShifts, zolotarev::kShifts + shifts);
   double inverse = m;
   for (size_t i = 0; i < known.inverse.count(); ++i) {
     const auto row = known.inverse[i];
     inverse = std::min(inverse, combined(row) + row.back() * epsilon_ * m);
   }
-  const double smallest = *std::min_element(zolotarev::kShifts, zolotarev::kShifts + shifts);
+  inverse = std::max(inverse, m * smallest / (1 + smallest));  // no s is above 1
   // || 1 / (2 sqrt(S + c I)) ||_F times what rounding adds to S.
   const double slope = std::sqrt(inverse / smallest) / 2 * gram.rounding / gram.lambda;
   const auto moved = [&](std::span<const double> row) {
@@ -114,6 +115,8 @@ void Determinants::certify(const GramMatrix& gram) {
     likely_.lower = std::max(likely_.lower, root * (low - likely_share_ * moved(below)));
     likely_.upper = std::min(likely_.upper, root * (high + likely_share_ * moved(above)));
   }
+  // Where bounds of several kinds nearly meet, rounding must not let them pass each other.
+  for (auto* bounds : {&bounds_, &likely_}) bounds->upper = std::max(bounds->lower, bounds->upper);
 }
 
 }  // namespace tensorion
