@@ -78,10 +78,13 @@ bool Determinants::refine(GramMatrix& gram) {
   parallel_calls(0, paired, 1, factor);
   factor(paired, count);
   for (int64_t k = 0; k < count; ++k) {
-    failed_ |= !found[k];
-    if (failed_) return false;
-    moments_.push_back(found[k]->log_det);
-    if (found[k]->lower.defined()) gram.factors.insert({wanted[k], *found[k]});
+    const auto& one = found[k];
+    if (!one) {
+      failed_ = true;
+      return false;
+    }
+    moments_.push_back(one->log_det);
+    if (one->lower.defined()) gram.factors.insert({wanted[k], *one});
   }
   certify(gram);
   return true;

@@ -123,16 +123,18 @@ void NuclearEstimate::narrow(const NuclearBounds& bounds) {
 bool NuclearEstimate::refine() {
   if (!gram_ || exact_) return false;
   ++refinements_;
+  auto& gram = *gram_;
   if (!determinants_) {
-    if (a_.defined()) trace_error_ = std::abs(inner_product(a_, a_) - gram_->trace);
-    determinants_.emplace(*gram_, trace_error_);
+    if (a_.defined()) trace_error_ = std::abs(inner_product(a_, a_) - gram.trace);
+    determinants_.emplace(gram, trace_error_);
   }
-  if (determinants_->refine(*gram_)) {
-    narrow(determinants_->bounds());
-    const auto& likely = determinants_->likely();
+  auto& determinants = *determinants_;
+  if (determinants.refine(gram)) {
+    narrow(determinants.bounds());
+    const auto& likely = determinants.likely();
     likely_ = {std::ldexp(likely.lower, exponent_), std::ldexp(likely.upper, exponent_)};
   } else if (a_.defined()) {
-    compute_eigenvalues();
+    compute_eigenvalues(gram.trace);
   } else {
     return false;
   }
@@ -149,7 +151,7 @@ NuclearEstimate NuclearEstimate::partial_trace(at::IntArrayRef sizes, const std:
   return part;
 }
 
-void NuclearEstimate::compute_eigenvalues() {
+void NuclearEstimate::compute_eigenvalues(double trace) {
   exact_ = true;
   const auto wide = a_.to(at::kDouble);
   const auto m = static_cast<double>(wide.size(0));
@@ -160,19 +162,20 @@ void NuclearEstimate::compute_eigenvalues() {
                           : at::linalg_eigvalsh(at::mm(wide, wide.mT())).clamp_min_(0).sqrt_();
   const double norm = values.sum().item<double>();
   // E added to the Gram matrix moves the sum of the roots by m^(3/4) ||E||_F^(1/2) at most.
-  const double rounding = (m + static_cast<double>(wide.size(1))) * 2.3e-16 * gram_->trace;
+  const double rounding = (m + static_cast<double>(wide.size(1))) * 2.3e-16 * trace;
   const double slack = std::pow(m, 0.75) * std::sqrt(rounding);
   narrow({norm - slack, norm + slack});
   likely_ = {std::ldexp(norm * (1 - 1e-12), exponent_), std::ldexp(norm * (1 + 1e-12), exponent_)};
 }
 
 PolarFactor NuclearEstimate::factor() {
-  if (!a_.defined()) return {at::zeros_like(input_), 0, {}};
-  auto pass = ZolotarevPass::solve(*gram_);
+  if (!gram_) return {at::zeros_like(input_), 0, {}};
+  auto& gram = *gram_;
+  auto pass = ZolotarevPass::solve(gram);
   if (!pass) return svd_factor(input_);
   narrow(pass->nuclear_norm());
   const auto good = [&] { return std::ldexp(pass->value(), exponent_) >= kPolarQuality * bounds_.upper; };
-  while (!good() && pass->refine(*gram_)) narrow(pass->nuclear_norm());
+  while (!good() && pass->refine(gram)) narrow(pass->nuclear_norm());
   double upper = std::ldexp(bounds_.upper, -exponent_);
   double value = pass->value();
   const double rounding = pass->value_rounding();

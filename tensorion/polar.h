@@ -69,7 +69,7 @@ class NuclearEstimate {
  private:
   NuclearEstimate() = default;
   void narrow(const NuclearBounds& bounds);
-  void compute_eigenvalues();
+  void compute_eigenvalues(double trace);
 
   at::Tensor input_;
   at::Tensor a_;  // the input with m <= n, in fp32 or fp64, times 2^-exponent_; undefined where it is zero

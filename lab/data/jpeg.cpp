@@ -17,7 +17,7 @@ constexpr int64_t kMaxPixels = int64_t{1} << 27;
 
 // Huffman coding takes a bit for each block of 8 x 8 pixels at least, arithmetic coding less only for
 // pictures that show nothing: no memory is taken for a picture that so few bytes cannot hold.
-constexpr int64_t kMaxPixelsPerByte = 8 * 64;
+constexpr int64_t kMaxPixelsPerByte = int64_t{8} * 64;
 
 // A progressive picture has ten or so. Each may cost as much as decoding the picture, and take a few bytes.
 constexpr int kMaxScans = 100;
