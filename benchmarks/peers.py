@@ -248,12 +248,19 @@ def plot(rows: list[Row], threads: int, path: Path) -> None:
     from matplotlib import pyplot, ticker
 
     panels = list(dict.fromkeys((row.network, row.spectrum) for row in rows))
-    figure, axes = pyplot.subplots(1, len(panels), figsize=(7 * len(panels), 5), squeeze=False, constrained_layout=True)
-    figure.suptitle(f"A step: time against quality, {threads} threads")
+    size = (11 * len(panels), 5)
+    figure, axes = pyplot.subplots(1, len(panels), figsize=size, squeeze=False, constrained_layout=True)
+    figure.suptitle(
+        f"A step: time against quality, {threads} threads\n"
+        "stars: Tensorion's default; squares: balanced unfoldings; circles: flattened kernels",
+        fontsize="medium",
+    )
     for axis, (network, spectrum) in zip(axes[0], panels, strict=True):
         shown = [row for row in rows if (row.network, row.spectrum) == (network, spectrum)]
         for number, row in enumerate(shown):
-            marker = "*" if row.contestant.startswith("tensorion") else "o"
+            marker = "s" if row.contestant.endswith("balanced") else "o"
+            if row.contestant.startswith("tensorion"):
+                marker = "*"
             color = pyplot.get_cmap("tab20")(number % 20)
             label = f"{row.contestant}: {1e3 * row.seconds:.0f} ms"
             axis.semilogx(1e3 * row.seconds, row.quality_mean, marker, color=color, markersize=11, label=label)
