@@ -150,12 +150,15 @@ Need need(at::IntArrayRef shape, const UnfoldingStrategy& strategy) {
 // Scratch memory in sizes of the largest unfolding: what that one needs by itself.
 int64_t budget_of(const UnfoldingStrategy& strategy) { return strategy.is_online() ? 11 : 5; }
 
+// In entries: what no one minds.
+constexpr int64_t kLeastBudget = int64_t{1} << 22;
+
 // Calls work(i) for every tensor, the costliest first. Where the budget allows one for each thread, they are
 // done side by side on one thread each; the others before them one after the other on all threads.
 template <typename Work>
 void for_each_tensor(at::TensorList tensors, const UnfoldingStrategy& strategy, Work work) {
   std::vector<Need> needs;
-  int64_t budget = 0;
+  int64_t budget = kLeastBudget;
   for (const auto& tensor : tensors) {
     needs.push_back(need(tensor.sizes(), strategy));
     budget = std::max(budget, budget_of(strategy) * needs.back().unfolding);
