@@ -8,6 +8,7 @@
 
 #include "tensorion/norm_input.h"
 #include "tensorion/norms.h"
+#include "tensorion/precision.h"
 
 namespace tensorion {
 namespace {
@@ -161,6 +162,7 @@ double zero_padded_norm(const at::Tensor& kernel, at::IntArrayRef input_size) {
 }  // namespace
 
 double conv_norm(const at::Tensor& kernel, at::IntArrayRef input_size, const std::string& padding) {
+  const NoAutocastGuard no_autocast;
   const int exponent = checked_exponent(kernel, "conv_norm");
   TORCH_CHECK_VALUE(kernel.dim() >= 3 && kernel.dim() <= 5,
                     "[tensorion.conv_norm] expected a kernel (c_out, c_in, size...) with 1, 2 or 3 spatial "

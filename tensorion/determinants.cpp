@@ -10,6 +10,7 @@
 #include <span>
 
 #include "tensorion/parallel.h"
+#include "tensorion/precision.h"
 #include "tensorion/rows.h"
 #include "tensorion/symmetric.h"
 #include "tensorion/zolotarev_tables.h"
@@ -46,10 +47,14 @@ Level level(size_t shifts) {
   }
 }
 
+double smallest_shift(size_t shifts) {
+  return *std::min_element(zolotarev::kShifts, zolotarev::kShifts + shifts);
+}
+
 }  // namespace
 
 Determinants::Determinants(const GramMatrix& gram, double trace_error)
-    : epsilon_(gram.matrix.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7),
+    : epsilon_(machine_epsilon(gram.matrix.scalar_type())),
       moments_{static_cast<double>(gram.matrix.size(0)), gram.trace / gram.lambda,
                gram.squares / (gram.lambda * gram.lambda)},
       bounds_{0, gram.nuclear_upper},
@@ -57,10 +62,22 @@ Determinants::Determinants(const GramMatrix& gram, double trace_error)
   likely_share_ = std::min(1.0, (1 + 2 * trace_error / gram.rounding) / std::sqrt(moments_[0]));
 }
 
-bool Determinants::refine(GramMatrix& gram) {
-  const size_t done = moments_.size() - kPolynomials;
+size_t Determinants::done() const { return moments_.size() - kPolynomials; }
+
+double Determinants::likely_error(const GramMatrix& gram) const {
+  return likely_share_ * gram.rounding / std::sqrt(moments_[0]);
+}
+
+bool Determinants::exhausted(const GramMatrix& gram) const {
+  const auto* const goal = std::upper_bound(std::begin(kLevels), std::end(kLevels), done());
+  if (failed_ || goal == std::end(kLevels)) return true;
+  return !gram.inverse_growth(smallest_shift(*goal), likely_error(gram), least_);
+}
+
+bool Determinants::refine(GramMatrix& gram, bool keep_factors) {
+  TORCH_INTERNAL_ASSERT(!exhausted(gram));
+  const size_t done = this->done();
   const auto* const goal = std::upper_bound(std::begin(kLevels), std::end(kLevels), done);
-  if (failed_ || goal == std::end(kLevels)) return false;
   const std::span<const double> shifts(zolotarev::kShifts);
   const std::span<const double> poles(zolotarev::kPoles);
   const auto wanted = shifts.subspan(done, *goal - done);
@@ -70,7 +87,7 @@ bool Determinants::refine(GramMatrix& gram) {
     for (int64_t k = begin; k < end; ++k) {
       found[k] = gram.factor(wanted[k]);
       const bool is_pole = std::find(poles.begin(), poles.end(), wanted[k]) != poles.end();
-      if (found[k] && !is_pole) found[k]->lower.reset();
+      if (found[k] && !(keep_factors && is_pole)) found[k]->lower.reset();
     }
   };
   // An odd one is left to all threads.
@@ -91,35 +108,40 @@ bool Determinants::refine(GramMatrix& gram) {
 }
 
 void Determinants::certify(const GramMatrix& gram) {
-  const size_t shifts = moments_.size() - kPolynomials;
-  const auto known = level(shifts);
+  const auto known = level(done());
   const double m = moments_[0], root = std::sqrt(gram.lambda);
   TORCH_INTERNAL_ASSERT(known.inverse.width == moments_.size() + 1);
   const auto combined = [&](std::span<const double> row) {
     return std::inner_product(moments_.begin(), moments_.end(), row.begin(), 0.0);
   };
-  const double smallest = *std::min_element(zolotarev::kShifts, zolotarev::kShifts + shifts);
+  const double smallest = smallest_shift(done());
   double inverse = m;
   for (size_t i = 0; i < known.inverse.count(); ++i) {
     const auto row = known.inverse[i];
     inverse = std::min(inverse, combined(row) + row.back() * epsilon_ * m);
   }
   inverse = std::max(inverse, m * smallest / (1 + smallest));  // no s is above 1
-  // || 1 / (2 sqrt(S + c I)) ||_F times what rounding adds to S.
-  const double slope = std::sqrt(inverse / smallest) / 2 * gram.rounding / gram.lambda;
-  const auto moved = [&](std::span<const double> row) {
-    return row[row.size() - 2] * slope + row.back() * epsilon_ * m;
+  least_ = std::max(least_, smallest / inverse - smallest);    // no term of the trace exceeds it
+  // Narrows bounds by all that errors of these norms allow.
+  const auto narrow = [&](NuclearBounds& bounds, double frobenius, double spectral) {
+    const auto growth = gram.inverse_growth(smallest, spectral, least_);
+    if (!growth) return;
+    // || 1 / (2 sqrt(S + c I)) ||_F times what rounding adds to S; the inverse is that of the computed
+    // matrix.
+    const double slope = std::sqrt(*growth * inverse / smallest) / 2 * frobenius / gram.lambda;
+    const auto moved = [&](std::span<const double> row) {
+      return row[row.size() - 2] * slope + row.back() * epsilon_ * m * frobenius / gram.rounding;
+    };
+    for (size_t i = 0; i < known.upper.count(); ++i) {
+      const auto below = known.lower[i], above = known.upper[i];
+      bounds.lower = std::max(bounds.lower, root * (combined(below) - moved(below)));
+      bounds.upper = std::min(bounds.upper, root * (combined(above) + moved(above)));
+    }
+    // Where bounds of several kinds nearly meet, rounding must not let them pass each other.
+    bounds.upper = std::max(bounds.lower, bounds.upper);
   };
-  for (size_t i = 0; i < known.upper.count(); ++i) {
-    const auto below = known.lower[i], above = known.upper[i];
-    const double low = combined(below), high = combined(above);
-    bounds_.lower = std::max(bounds_.lower, root * (low - moved(below)));
-    bounds_.upper = std::min(bounds_.upper, root * (high + moved(above)));
-    likely_.lower = std::max(likely_.lower, root * (low - likely_share_ * moved(below)));
-    likely_.upper = std::min(likely_.upper, root * (high + likely_share_ * moved(above)));
-  }
-  // Where bounds of several kinds nearly meet, rounding must not let them pass each other.
-  for (auto* bounds : {&bounds_, &likely_}) bounds->upper = std::max(bounds->lower, bounds->upper);
+  narrow(bounds_, gram.rounding, gram.spectral_rounding);
+  narrow(likely_, likely_share_ * gram.rounding, likely_error(gram));
 }
 
 }  // namespace tensorion

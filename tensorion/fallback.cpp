@@ -6,6 +6,8 @@
 #include <map>
 #include <tuple>
 
+#include "tensorion/precision.h"
+
 namespace tensorion {
 namespace {
 
@@ -57,6 +59,7 @@ std::optional<at::Tensor> moved(const std::optional<at::Tensor>& scalar, const a
 
 void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
                 at::TensorList exp_avg_sqs, at::TensorList steps, const AdamWStepOptions& options) {
+  const NoAutocastGuard no_autocast;
   const c10::NoGradGuard no_grad;
   for (const auto& [key, indices] : by_device_and_type(params)) {
     Aligned param, grad, exp_avg, exp_avg_sq;
@@ -87,6 +90,7 @@ void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_
 
 void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList momentum_buffers,
               const SgdStepOptions& options) {
+  const NoAutocastGuard no_autocast;
   const c10::NoGradGuard no_grad;
   for (const auto& [key, indices] : by_device_and_type(params)) {
     Aligned param, grad, buffer;

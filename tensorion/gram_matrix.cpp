@@ -5,47 +5,99 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensorion/precision.h"
 #include "tensorion/scratch.h"
 #include "tensorion/symmetric.h"
 
 namespace tensorion {
 namespace {
 
-double epsilon(const at::Tensor& a) { return a.scalar_type() == at::kDouble ? 2.3e-16 : 1.2e-7; }
+// Norms of an error, relative to a trace.
+struct RelativeError {
+  double frobenius;
+  double spectral;
+};
 
-// A bound of ||a a^T - s||_F / tr s. In single precision no bound for every a is of use: n eps is a hundred
-// times what most have. But values that are alike, whose errors all have one sign, do come near to it. So the
-// error is measured, in rows that are chosen as they contribute to the trace, and doubled; eps is added for
-// the factorization of s.
-double relative_rounding(const at::Tensor& a, const at::Tensor& s) {
-  if (a.scalar_type() == at::kDouble) return static_cast<double>(a.size(0) + a.size(1)) * epsilon(a);
-  constexpr int64_t kRows = 8;
-  const auto numbers = a.options().dtype(at::kDouble);
-  const auto diagonal = scratch({s.size(0)}, numbers).copy_(s.diagonal());
-  auto trace = scratch({s.size(0)}, numbers);
-  at::cumsum_out(trace, diagonal, 0);
-  const auto steps = at::arange(kRows, numbers).add_(0.5).mul_(trace[-1] / kRows);
-  // Ascending, so that the triangle stays a lower one; a row that is most of the trace comes several times.
-  const auto chosen = at::searchsorted(trace, steps).clamp_max_(s.size(0) - 1);
-  const auto rows = scratch({kRows, a.size(1)}, numbers);
-  for (int64_t k = 0; k < kRows; ++k) rows[k].copy_(a[chosen[k].item<int64_t>()]);
-  const auto computed = s.index({chosen.unsqueeze(1), chosen.unsqueeze(0)}).to(at::kDouble);
-  const auto scales = diagonal.index_select(0, chosen).sqrt_();
-  const auto error = (computed - at::mm(rows, rows.mT())) / at::outer(scales, scales);
-  const double squares = error.tril(-1).square_().sum().item<double>() / (kRows * (kRows - 1) / 2.0);
+// Of so many rows an error is measured.
+constexpr int64_t kSampledRows = 8;
+
+// The products of these rows of a with each other, in double precision.
+at::Tensor exact_products(const at::Tensor& a, const at::Tensor& rows) {
+  const auto options = a.options().dtype(at::kDouble);
+  const int64_t count = rows.size(0), n = a.size(1), width = std::min<int64_t>(n, 1 << 13);
+  auto products = at::zeros({count, count}, options);
+  const auto sample = scratch({count, width}, a.options());
+  const auto buffer = scratch({count, width}, options);
+  for (int64_t first = 0; first < n; first += width) {
+    const int64_t length = std::min(width, n - first);
+    auto part = sample.view(-1).narrow(0, 0, count * length).view({count, length});
+    at::index_select_out(part, a.narrow(1, first, length), 0, rows);
+    const auto wide = buffer.view(-1).narrow(0, 0, count * length).view({count, length}).copy_(part);
+    products.addmm_(wide, wide.mT());
+  }
+  return products;
+}
+
+double root_mean_square(const at::Tensor& x) { return std::sqrt(x.square().mean().item<double>()); }
+
+// A NaN, as matrices that are zero or not finite give, counts as nothing: they are looked at elsewhere.
+double number(double x) { return x > 0 ? x : 0; }
+
+// Estimates the norms of s - a a^T, relative to tr s. In single precision no bound for every a is of use: n
+// eps is a hundred times what most have. But values that are alike, whose errors all have one sign, do come
+// near to it. So the error is measured in double precision and doubled; eps is added for the factorizations
+// of s.
+RelativeError relative_rounding(const at::Tensor& a, const at::Tensor& s) {
+  const double epsilon = machine_epsilon(a.scalar_type());
+  const int64_t m = s.size(0);
+  if (a.scalar_type() == at::kDouble) {
+    const double bound = static_cast<double>(m + a.size(1)) * epsilon;
+    return {bound, bound};
+  }
+  const auto options = a.options().dtype(at::kDouble);
+  const auto diagonal = scratch({m}, options).copy_(s.diagonal());
+  if (m <= kSampledRows) {
+    const auto error = (s - exact_products(a, at::arange(m, a.options().dtype(at::kLong)))).tril();
+    const double squares =
+        2 * error.square().sum().item<double>() - error.diagonal().square().sum().item<double>();
+    const double all = epsilon + number(std::sqrt(squares) / diagonal.sum().item<double>());
+    return {all, all};
+  }
+  // Rows are chosen as they contribute to the trace; one that is most of it comes several times. They ascend,
+  // so that the triangle stays a lower one.
+  auto cumulated = scratch({m}, options);
+  at::cumsum_out(cumulated, diagonal, 0);
+  const double trace = cumulated[-1].item<double>();
+  const auto steps = at::arange(kSampledRows, options).add_(0.5).mul_(trace / kSampledRows);
+  const auto rows = at::searchsorted(cumulated, steps).clamp_max_(m - 1);
+  const auto scales = diagonal.index_select(0, rows).sqrt_();
+  const auto error =
+      (s.index({rows.unsqueeze(1), rows.unsqueeze(0)}).to(at::kDouble) - exact_products(a, rows))
+          .div_(at::outer(scales, scales));
+  const auto pairs = at::tril_indices(kSampledRows, kSampledRows, -1, at::kLong);
+  const auto off_diagonal = error.index({pairs[0], pairs[1]});
+  const double spread = number(root_mean_square(off_diagonal));
+  // A mean that is no accident of the sample belongs to a matrix of rank one, whose norms are equal; the rest
+  // is taken as random, where the spectral norm is 2 / sqrt(m) of the other.
+  const double mean = std::abs(off_diagonal.mean().item<double>());
+  const double bias = number(mean - 2 * spread / std::sqrt(static_cast<double>(off_diagonal.numel())));
   // The diagonal has errors of its own: its terms are squares, of one sign.
-  const double own = error.diagonal().square().mean().item<double>();
-  const double diagonal_share =
-      std::sqrt(at::dot(diagonal, diagonal).item<double>()) / trace[-1].item<double>();
-  return epsilon(a) + (squares > 0 ? 2 * std::sqrt(squares) : 0) +
-         (own > 0 ? 2 * std::sqrt(own) * diagonal_share : 0);
+  const double own = number(root_mean_square(error.diagonal()));
+  const double diagonal_share = number(std::sqrt(at::dot(diagonal, diagonal).item<double>()) / trace);
+  const double largest_share = number(diagonal.max().item<double>() / trace);
+  const double frobenius = epsilon + 2 * spread + 2 * own * diagonal_share;
+  const double spectral =
+      2 * (epsilon + 2 * spread) / std::sqrt(static_cast<double>(m)) + 2 * bias + 2 * own * largest_share;
+  return {frobenius, std::min(frobenius, spectral)};
 }
 
 }  // namespace
 
 GramMatrix::GramMatrix(const at::Tensor& a) : matrix(lower_gram(a)) {
   set_moments();
-  rounding = relative_rounding(a, matrix) * trace;
+  const auto error = relative_rounding(a, matrix);
+  rounding = error.frobenius * trace;
+  spectral_rounding = error.spectral * trace;
   set_bounds();
 }
 
@@ -63,8 +115,10 @@ GramMatrix GramMatrix::partial_trace(at::IntArrayRef sizes, const std::vector<bo
   const int64_t side = matrix.size(0) / count;
   result.matrix = sum.reshape({side, side});
   result.set_moments();
-  // ||E||_F grows by the root of the count at most; and the sum is rounded, too.
-  result.rounding = std::sqrt(static_cast<double>(count)) * rounding + epsilon(matrix) * trace;
+  // ||E||_F grows by the root of the count at most, ||E||_2 by the count; and the sum is rounded, too.
+  const double own = machine_epsilon(matrix.scalar_type()) * trace;
+  result.rounding = std::sqrt(static_cast<double>(count)) * rounding + own;
+  result.spectral_rounding = std::min(result.rounding, static_cast<double>(count) * spectral_rounding + own);
   result.set_bounds();
   return result;
 }
@@ -81,13 +135,23 @@ void GramMatrix::set_bounds() {
   // where one is large and the others are equal.
   const double mean = trace / m;
   const double variance = std::max(0.0, squares / m - mean * mean);
-  lambda = mean + std::sqrt((m - 1) * variance) + rounding;
-  // Near rank one, rounding decides about the others.
-  const double high = (trace + rounding) / m;
-  const double norm = std::max(0.0, std::sqrt(squares) - rounding);
-  const double least = std::max(0.0, norm * norm / m - high * high);
-  const double others = m > 1 ? std::max(0.0, high - std::sqrt(least / (m - 1))) : 0;
-  nuclear_upper = (std::sqrt(lambda) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
+  const double largest = mean + std::sqrt((m - 1) * variance);
+  const auto upper = [&](double error) {
+    // Near rank one, rounding decides about the others.
+    const double high = (trace + error) / m;
+    const double norm = std::max(0.0, std::sqrt(squares) - error);
+    const double least = std::max(0.0, norm * norm / m - high * high);
+    const double others = m > 1 ? std::max(0.0, high - std::sqrt(least / (m - 1))) : 0;
+    return (std::sqrt(largest + error) + (m - 1) * std::sqrt(others)) * (1 + 1e-6);
+  };
+  lambda = largest + rounding;
+  nuclear_upper = upper(rounding);
+  upper_rounding = nuclear_upper - upper(0);
+}
+
+std::optional<double> GramMatrix::inverse_growth(double c, double error, double least) const {
+  const double share = error / ((c + least) * lambda);
+  return share <= 0.5 ? std::optional(1 / (1 - share)) : std::nullopt;
 }
 
 std::optional<ShiftedFactor> GramMatrix::factor(double c) const {

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -37,7 +38,9 @@ NormInput norm_input(const at::Tensor& x, const char* name) {
 NormBounds norm_bounds(const NormInput& input, double lower, double upper) {
   const double slack =
       std::numeric_limits<double>::epsilon() * (32.0 + static_cast<double>(input.values.numel()));
-  return {std::ldexp(lower * (1 - slack), input.exponent), std::ldexp(upper * (1 + slack), input.exponent)};
+  // A norm may exceed the largest number; a lower bound may then be cut off there, an upper one not.
+  return {std::min(std::ldexp(lower * (1 - slack), input.exponent), std::numeric_limits<double>::max()),
+          std::ldexp(upper * (1 + slack), input.exponent)};
 }
 
 }  // namespace tensorion

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tensorion/norm_input.h"
+#include "tensorion/precision.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion {
@@ -21,6 +22,7 @@ at::Tensor computable(const at::Tensor& x, int exponent) {
 }  // namespace
 
 at::Tensor nuclear_norm(const at::Tensor& x, at::IntArrayRef modes) {
+  const NoAutocastGuard no_autocast;
   const int exponent = checked_exponent(x, "nuclear_norm");
   const bool is_scalar = x.dim() == 0 && modes.empty();
   const auto matrix = is_scalar ? x.reshape({1, 1}) : unfold(x, modes);
@@ -29,6 +31,7 @@ at::Tensor nuclear_norm(const at::Tensor& x, at::IntArrayRef modes) {
 }
 
 at::Tensor dual_norm(const at::Tensor& x) {
+  const NoAutocastGuard no_autocast;
   const int exponent = checked_exponent(x, "dual_norm");
   const auto values = computable(x, exponent);
   const auto euclidean = at::linalg_vector_norm(values);

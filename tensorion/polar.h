@@ -54,22 +54,35 @@ class NuclearEstimate {
   explicit NuclearEstimate(const at::Tensor& a);
   const at::Tensor& matrix() const { return input_; }
   // Closer bounds: by three determinants, seven, nine, eleven, and at last by all eigenvalues in double
-  // precision, at many times the price. Returns false where there are none.
+  // precision, at many times the price. Returns false if there are none. A call may find that no determinant
+  // helps, and leave the bounds as they are.
   bool refine();
+  // Whether refine() would return true.
+  bool can_refine() const;
+  // Whether the next refinement is that by eigenvalues.
+  bool needs_eigenvalues() const;
   int refinements() const { return refinements_; }
-  const NuclearBounds& bounds() const { return bounds_; }
+  NuclearBounds bounds() const { return unscaled(bounds_); }
   // Closer than bounds() by what rounding could do at worst, but hardly does.
-  const NuclearBounds& likely() const { return likely_; }
+  NuclearBounds likely() const { return unscaled(likely_); }
   // As certified_polar with method "halley". To be called once.
   PolarFactor factor();
   // Of an unfolding whose row modes, or column modes, are some of those of a's shorter side, `sizes`: it
   // comes almost for free, for bounds alone, without eigenvalues or factor. To be called after refine().
   NuclearEstimate partial_trace(at::IntArrayRef sizes, const std::vector<bool>& kept) const;
 
+  // Gives back the memory of all matrices; what is known of the norm stays. Before the next call of refine(),
+  // partial_trace(), matrix() or factor() the matrix must be set again.
+  void release();
+  bool is_released() const { return released_; }
+  void restore(const at::Tensor& a);
+
  private:
   NuclearEstimate() = default;
+  NuclearBounds unscaled(const NuclearBounds& bounds) const;
   void narrow(const NuclearBounds& bounds);
-  void compute_eigenvalues(double trace);
+  void compute_eigenvalues();
+  PolarFactor factor_in_double();
 
   at::Tensor input_;
   at::Tensor a_;  // the input with m <= n, in fp32 or fp64, times 2^-exponent_; undefined where it is zero
@@ -78,8 +91,10 @@ class NuclearEstimate {
   double trace_error_ = 0;
   std::optional<Determinants> determinants_;
   int refinements_ = 0;
+  bool is_part_ = false;  // a partial trace, without a matrix of its own
+  bool released_ = false;
   bool exact_ = false;
-  NuclearBounds bounds_;
+  NuclearBounds bounds_;  // of a_
   NuclearBounds likely_;
 };
 

@@ -16,6 +16,7 @@
 #include "tensorion/elementwise.h"
 #include "tensorion/norm_input.h"
 #include "tensorion/norms.h"
+#include "tensorion/precision.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion {
@@ -170,6 +171,7 @@ class Relaxation {
 }  // namespace
 
 NormBounds relaxed_norm(const at::Tensor& x, double tol) {
+  const NoAutocastGuard no_autocast;
   TORCH_CHECK_VALUE(tol > 0 && tol < 1, "[tensorion.relaxed_norm] tol must be in (0, 1), got ", tol);
   const auto input = norm_input(x, "relaxed_norm");
   const auto& values = input.values;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <utility>
 
 namespace tensorion {
 namespace {
@@ -25,19 +26,19 @@ class Arena {
     const size_t bytes = (elements * options.dtype().itemsize() + kLine - 1) / kLine * kLine;
     const std::lock_guard lock(mutex_);
     if (in_use_ == 0 && most_ > capacity_) grow();
-    in_use_ += bytes;
-    most_ = std::max(most_, in_use_);
     const auto hole = std::min_element(holes_.begin(), holes_.end(), [bytes](const auto& a, const auto& b) {
       return rank(a.second, bytes) < rank(b.second, bytes);
     });
     if (hole == holes_.end() || hole->second < bytes) {
-      const auto own = at::empty(sizes, options);
+      const auto own = at::empty(sizes, options);  // If it throws, nothing has been counted yet.
+      count(bytes);
       return at::from_blob(
           own.data_ptr(), sizes, [this, own, bytes](void*) { give_back(std::nullopt, bytes); }, options);
     }
     const auto [offset, size] = *hole;
     holes_.erase(hole);
     if (size > bytes) holes_[offset + bytes] = size - bytes;
+    count(bytes);
     return at::from_blob(
         static_cast<char*>(block_.data_ptr()) + offset, sizes,
         [this, offset = offset, bytes](void*) { give_back(offset, bytes); }, options);
@@ -56,12 +57,24 @@ class Arena {
   // The smallest hole that is large enough comes first, then the others.
   static size_t rank(size_t hole, size_t bytes) { return hole >= bytes ? hole : SIZE_MAX; }
 
+  // If there is no memory for a block of that size, pieces are allocated one by one as before.
   void grow() {
     block_.reset();
     holes_.clear();
-    block_ = at::empty({static_cast<int64_t>(most_)}, at::kByte);
-    capacity_ = most_;
-    holes_[0] = capacity_;
+    capacity_ = 0;
+    const size_t size = std::exchange(most_, 0);
+    try {
+      block_ = at::empty({static_cast<int64_t>(size)}, at::kByte);
+    } catch (const c10::Error&) {
+      return;
+    }
+    capacity_ = most_ = size;
+    holes_[0] = size;
+  }
+
+  void count(size_t bytes) {
+    in_use_ += bytes;
+    most_ = std::max(most_, in_use_);
   }
 
   void give_back(std::optional<size_t> offset, size_t bytes) {

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "tensorion/norm_input.h"
 #include "tensorion/norms.h"
+#include "tensorion/precision.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion {
@@ -70,6 +72,16 @@ at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int6
   return values;
 }
 
+// The leading left singular vector, by the eigenvectors of the smaller Gram matrix.
+at::Tensor leading_vector(const at::Tensor& matrix) {
+  const bool tall = matrix.size(0) > matrix.size(1);
+  const auto gram = tall ? at::matmul(matrix.mT(), matrix) : at::matmul(matrix, matrix.mT());
+  const auto vector = std::get<1>(at::linalg_eigh(gram)).select(1, -1);
+  if (!tall) return vector;
+  const auto image = at::mv(matrix, vector);
+  return image / at::linalg_vector_norm(image).clamp_min(std::numeric_limits<double>::min());
+}
+
 // Random unit vectors, and in the last row the leading singular vector of each
 // unfolding {k} (the higher-order SVD).
 Factors starts(const at::Tensor& x, int64_t restarts) {
@@ -77,10 +89,8 @@ Factors starts(const at::Tensor& x, int64_t restarts) {
   Factors factors;
   for (int64_t mode = 0; mode < x.dim(); ++mode) {
     const auto random = at::randn({restarts, x.size(mode)}, generator, x.options());
-    const auto matrix = unfold(x, {mode});
-    const auto vectors = std::get<1>(at::linalg_eigh(at::matmul(matrix, matrix.mT())));
     factors.push_back(at::cat({random / at::linalg_vector_norm(random, 2, {1}, /*keepdim=*/true),
-                               vectors.select(1, -1).unsqueeze(0)}));
+                               leading_vector(unfold(x, {mode})).unsqueeze(0)}));
   }
   return factors;
 }
@@ -94,6 +104,7 @@ void check_restarts(int64_t restarts, const char* name) {
 }  // namespace
 
 NormBounds spectral_norm(const at::Tensor& x, int64_t restarts) {
+  const NoAutocastGuard no_autocast;
   check_restarts(restarts, "spectral_norm");
   const auto input = norm_input(x, "spectral_norm");
   if (input.values.dim() <= 2) return relaxed_norm(x);
@@ -108,6 +119,7 @@ NormBounds spectral_norm(const at::Tensor& x, int64_t restarts) {
 }
 
 double spectral_norm_from_below(const at::Tensor& x, int64_t restarts) {
+  const NoAutocastGuard no_autocast;
   check_restarts(restarts, "spectral_norm_from_below");
   const auto input = norm_input(x, "spectral_norm_from_below");
   if (input.values.dim() <= 2) return relaxed_norm(x).lower;

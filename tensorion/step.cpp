@@ -11,6 +11,7 @@
 
 #include "tensorion/elementwise.h"
 #include "tensorion/parallel.h"
+#include "tensorion/precision.h"
 #include "tensorion/scratch.h"
 
 namespace tensorion {
@@ -211,6 +212,7 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
 }
 
 void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options) {
+  const NoAutocastGuard no_autocast;
   options.check();
   check_lists(params, grads, momenta);
   check_unfoldings(params, options.unfolding);
@@ -222,6 +224,7 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
 }
 
 void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options) {
+  const NoAutocastGuard no_autocast;
   options.check();
   TORCH_CHECK_VALUE(momenta.size() == grads.size(),
                     "[tensorion.step] expected as many gradients as momenta, got ", grads.size(),
@@ -234,6 +237,7 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptio
 }
 
 std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options) {
+  const NoAutocastGuard no_autocast;
   options.check();
   check_floating(targets, "momenta");
   check_unfoldings(targets, options.unfolding);
@@ -254,6 +258,7 @@ std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& op
 }
 
 void apply_directions(at::TensorList params, at::TensorList directions, const StepOptions& options) {
+  const NoAutocastGuard no_autocast;
   options.check();
   TORCH_CHECK_VALUE(params.size() == directions.size(),
                     "[tensorion.step] expected as many directions as parameters, got ", directions.size(),

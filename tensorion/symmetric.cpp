@@ -48,6 +48,9 @@ void mirror_columns(T* w, int64_t m, int64_t first, int64_t last) {
   }
 }
 
+// Terms of a sum that single precision adds up; longer sums are split.
+constexpr int64_t kLongestSum = 1 << 14;
+
 // `w`: is_raw.
 void mirror_columns(const at::Tensor& w, int64_t first, int64_t last) {
   if (w.scalar_type() == at::kFloat) {
@@ -114,6 +117,21 @@ at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right, do
   if (alpha != 1) out.mul_(alpha);
   if (beta != 0) out.add_(c, beta);
   return out;
+}
+
+// The sum of product(piece) over pieces of the columns of a, (..., m, n). Sums of more terms than a piece has
+// are added in double precision: in single precision those of ten million squares are off by a percent.
+template <typename Product>
+at::Tensor sum_over_columns(const at::Tensor& a, const Product& product) {
+  const int64_t n = a.size(-1);
+  if (n <= kLongestSum || !a.is_cpu() || a.scalar_type() == at::kDouble) return product(a);
+  at::Tensor total;
+  for (int64_t first = 0; first < n; first += kLongestSum) {
+    const auto part = product(a.narrow(-1, first, std::min(kLongestSum, n - first)));
+    if (!total.defined()) total = scratch(part.sizes(), part.options().dtype(at::kDouble)).zero_();
+    total.add_(part);
+  }
+  return scratch(total.sizes(), a.options()).copy_(total);
 }
 
 // Calls work(chunk, first row, last row) for ranges of rows of equal area under the diagonal, on all threads.
@@ -195,9 +213,27 @@ bool side_by_side(const at::Tensor& w) {
   return w.is_cpu() && w.size(0) >= 128 && threads >= 2 && threads < 4 && !at::in_parallel_region();
 }
 
-at::Tensor gram(const at::Tensor& a) { return symmetric_product(a, a.mT(), 1, 0, {}); }
+at::Tensor gram(const at::Tensor& a) {
+  return sum_over_columns(a, [](const at::Tensor& x) { return symmetric_product(x, x.mT(), 1, 0, {}); });
+}
 
-at::Tensor lower_gram(const at::Tensor& a) { return lower_product(a, a.mT(), 1, 0, {}, /*mirrored=*/false); }
+at::Tensor lower_gram(const at::Tensor& a) {
+  return sum_over_columns(
+      a, [](const at::Tensor& x) { return lower_product(x, x.mT(), 1, 0, {}, /*mirrored=*/false); });
+}
+
+at::Tensor gram_in_double(const at::Tensor& a) {
+  const auto options = a.options().dtype(at::kDouble);
+  const int64_t n = a.size(1), width = std::min<int64_t>(n, 1 << 10);
+  auto sum = scratch({a.size(0), a.size(0)}, options).zero_();
+  const auto buffer = scratch({a.size(0), width}, options);
+  for (int64_t first = 0; first < n; first += width) {
+    const int64_t count = std::min(width, n - first);
+    const auto piece = buffer.narrow(1, 0, count).copy_(a.narrow(1, first, count));
+    sum.addmm_(piece, piece.mT());
+  }
+  return sum;
+}
 
 at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha, double beta,
                              const at::Tensor& c) {

@@ -19,6 +19,9 @@ at::Tensor gram(const at::Tensor& a);
 // The same for one matrix, of which only the lower triangle is defined.
 at::Tensor lower_gram(const at::Tensor& a);
 
+// a a^T of one matrix in double precision, without a copy of a in double.
+at::Tensor gram_in_double(const at::Tensor& a);
+
 // alpha a b + beta c for symmetric a, b and c of which a and b commute, so that the result is symmetric.
 at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha = 1, double beta = 0,
                              const at::Tensor& c = {});

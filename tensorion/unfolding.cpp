@@ -5,6 +5,7 @@
 #include <c10/util/safe_numerics.h>
 
 #include <algorithm>
+#include <set>
 
 namespace tensorion {
 namespace {
@@ -140,21 +141,50 @@ std::vector<Modes> unfoldings(at::IntArrayRef shape) {
 }
 
 Modes balanced_unfolding(at::IntArrayRef shape) {
-  TORCH_CHECK_VALUE(effective_order(shape) >= 2,
+  const Modes effective = effective_modes(shape);
+  const size_t d = effective.size();
+  TORCH_CHECK_VALUE(d >= 2,
                     "[tensorion.balanced_unfolding] at least two modes of size other than 1 are "
                     "needed, got shape ",
                     shape);
-  Modes best;
-  int64_t best_side = -1;
-  for_each_unfolding(shape, [&](Modes modes) {
-    const Unfolding unfolding(shape, modes);
-    const int64_t side = std::min(unfolding.rows(), unfolding.cols());
-    if (side > best_side) {
-      best_side = side;
-      best = std::move(modes);
+  const auto size = [&](size_t i) { return shape[effective[i]]; };
+  int64_t elements = 1;
+  for (size_t i = 0; i < d; ++i) elements *= size(i);
+  if (elements == 0) return {effective[0]};  // one side of every unfolding is 0
+
+  // reachable[i][k]: the products of k sizes from the i-th on. A number below 2^63 has few divisors.
+  std::vector<std::vector<std::set<int64_t>>> reachable(d + 1, std::vector<std::set<int64_t>>(d + 1));
+  reachable[d][0] = {1};
+  for (size_t i = d; i-- > 0;) {
+    reachable[i] = reachable[i + 1];
+    for (size_t k = 0; k < d - i; ++k) {
+      for (const int64_t product : reachable[i + 1][k]) reachable[i][k + 1].insert(product * size(i));
     }
-  });
-  return best;
+  }
+  // The largest min(rows, cols), and the fewest modes that have it on either side.
+  int64_t best = 0;
+  size_t count = 0;
+  for (size_t k = 1; 2 * k <= d; ++k) {
+    for (const int64_t rows : reachable[0][k]) {
+      const int64_t side = std::min(rows, elements / rows);
+      if (side > best) best = side, count = k;
+    }
+  }
+  // The first set of so many modes in lexicographic order with this product, if there is one.
+  const auto first = [&](int64_t product) {
+    Modes modes;
+    if (!reachable[0][count].contains(product)) return modes;
+    for (size_t i = 0; modes.size() < count; ++i) {
+      const size_t rest = count - modes.size() - 1;
+      if (product % size(i) != 0 || !reachable[i + 1][rest].contains(product / size(i))) continue;
+      product /= size(i);
+      modes.push_back(effective[i]);
+    }
+    return modes;
+  };
+  const auto rows = first(best), cols = first(elements / best);
+  if (rows.empty() || cols.empty()) return rows.empty() ? cols : rows;
+  return std::min(rows, cols);
 }
 
 at::Tensor unfold(const at::Tensor& x, at::IntArrayRef modes) {

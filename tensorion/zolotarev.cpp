@@ -118,8 +118,10 @@ bool ZolotarevPass::refine(GramMatrix& gram) {
   const std::span<const double> poles(zolotarev::kPoles);
   const size_t done = inverses_.size();
   if (fine_ || q_.defined() || done == poles.size()) return false;
+  if (!gram.inverse_growth(poles[done], gram.spectral_rounding, least_)) return false;
   // Where two poles do so little, three will not do: the third and the fourth side by side.
-  const bool both = done == 2 && side_by_side(s_) && value_ < 0.8 * bounds_.upper;
+  const bool both = done == 2 && side_by_side(s_) && value_ < 0.8 * bounds_.upper &&
+                    gram.inverse_growth(poles[done + 1], gram.spectral_rounding, least_);
   const size_t more = both ? 2 : 1;
   const bool in_place = done + more == 4 && !diagonal_.defined();
   if (!add_inverses(gram, poles.subspan(done, more), in_place) && inverses_.size() == done) return false;
@@ -159,8 +161,15 @@ void ZolotarevPass::certify(const GramMatrix& gram, size_t poles) {
   const double m = moments_[0], root = std::sqrt(lambda_);
   // How far rounding may move a trace of g(S): see scripts/make_zolotarev_tables.py.
   const auto smallest = std::min_element(zolotarev::kPoles, zolotarev::kPoles + poles) - zolotarev::kPoles;
-  const double u = moments_[3 + 3 * smallest], u2 = moments_[4 + 3 * smallest];
-  const double far = std::sqrt(std::max(0.0, m - 2 * u + u2));
+  const double c = zolotarev::kPoles[smallest];
+  const double trace = moments_[3 + 3 * smallest], squares = moments_[4 + 3 * smallest];
+  least_ = std::max(least_, c / trace - c);  // no term of the trace exceeds it
+  const auto growth = gram.inverse_growth(c, gram.spectral_rounding, least_);
+  if (!growth) return;
+  // The moments are those of the computed matrix; on the way to the true one they grow by so much at most.
+  const double u = *growth * trace, u2 = *growth * *growth * squares;
+  const double far =
+      std::sqrt(std::max(0.0, m - 2 * trace + squares)) + *growth * *growth * gram.rounding / (c * lambda_);
   const auto moved = [&](std::span<const double> row) {
     const auto k = row.last(kSensitivity);
     return gram.rounding / lambda_ * std::min(std::sqrt(k[0] * u + k[1] * u2), k[2] + k[3] * far);
@@ -171,9 +180,15 @@ void ZolotarevPass::certify(const GramMatrix& gram, size_t poles) {
   for (size_t i = 0; i < known.upper.count(); ++i) {
     const auto below = known.lower[i], above = known.upper[i];
     bounds_.lower = std::max(bounds_.lower, root * (combined(below) - moved(below)));
-    bounds_.upper = std::min(bounds_.upper, root * (combined(above) + moved(above)));
+    const double upper = root * (combined(above) + moved(above));
+    if (upper >= bounds_.upper) continue;
+    bounds_.upper = upper;
+    upper_rounding_ = root * moved(above);
   }
-  bounds_.upper = std::min(bounds_.upper, gram.nuclear_upper);
+  if (gram.nuclear_upper < bounds_.upper) {
+    bounds_.upper = gram.nuclear_upper;
+    upper_rounding_ = gram.upper_rounding;
+  }
   for (size_t i = 0; i < known.filters.count(); ++i) {
     const auto row = known.filters[i];
     double value = row[0] * moments_[1] + row[1] * moments_[2];

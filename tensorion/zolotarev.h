@@ -48,6 +48,8 @@ class ZolotarevPass {
   double value_rounding() const { return value_rounding_; }
   // Not of fine passes.
   const NuclearBounds& nuclear_norm() const { return bounds_; }
+  // What rounding has added to the upper bound.
+  double upper_rounding() const { return upper_rounding_; }
   // Singular values of A above the resolution land in [floor, 1], smaller ones above their share of the
   // floor.
   double resolution() const { return resolution_; }
@@ -66,6 +68,7 @@ class ZolotarevPass {
   at::Tensor s_;         // its lower triangle
   at::Tensor diagonal_;  // of S, where another matrix shares its memory
   double lambda_;
+  double least_ = 0;  // a lower bound of the smallest eigenvalue of S
   bool fine_ = false;
   std::vector<double> moments_;       // of the spectrum of S: what certificates combine
   std::vector<at::Tensor> inverses_;  // lower triangles, until Q is formed of them
@@ -75,6 +78,7 @@ class ZolotarevPass {
   double resolution_ = 0;
   double value_ = -std::numeric_limits<double>::infinity();
   double value_rounding_ = 0;
+  double upper_rounding_ = 0;
   NuclearBounds bounds_{0, std::numeric_limits<double>::infinity()};
 };
 

@@ -147,7 +147,7 @@ TEST(Determinants, LastOfAllComeTheEigenvalues) {
   while (estimate.refine()) ++levels;
   EXPECT_LT(levels, kLevels + 1);
   const double truth = at::linalg_svdvals(deficient.to(at::kDouble)).sum().item<double>();
-  EXPECT_NEAR(estimate.likely().upper, truth, 1e-6 * truth);
+  EXPECT_NEAR(estimate.likely().upper, truth, 1e-5 * truth);
 }
 
 // Factors kept for the pass, and none: the same answer.

@@ -53,6 +53,20 @@ TEST(Scratch, WhatIsInUseSurvivesARelease) {
   EXPECT_TRUE(holds(other, 4));
 }
 
+// A size was counted before the allocation that threw: from then on nothing was released or grown.
+TEST(Scratch, AFailedAllocationLeavesItUsable) {
+  release_scratch();
+  constexpr int64_t kTooMuch = int64_t{1} << 45;
+  EXPECT_THROW(scratch({kTooMuch}, at::kFloat), c10::Error);
+  EXPECT_THROW(scratch({kTooMuch}, at::kFloat), c10::Error);
+  const auto use = [] {
+    const auto a = take(kLarge, 1), b = take(2 * kLarge, 2);
+    return std::pair(a.data_ptr(), b.data_ptr());
+  };
+  use();
+  EXPECT_EQ(use(), use());
+}
+
 TEST(Scratch, ThreadsShareIt) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;

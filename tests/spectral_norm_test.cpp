@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "tensorion/norms.h"
+#include "tensorion/unfolding.h"
 #include "tests/tensors.h"
 
 namespace tensorion {
@@ -142,6 +143,16 @@ TEST(SpectralNorm, BadRestarts) {
     expect_error<c10::ValueError>([&] { spectral_norm_from_below(gaussian({2, 2, 2}, 1), restarts); },
                                   "[tensorion.spectral_norm_from_below] restarts must be at least 1, got ");
   }
+}
+
+// The start along a long mode decomposed the Gram matrix of that mode: 20000 x 20000 here.
+TEST(SpectralNorm, OneLongMode) {
+  const auto x = testing::gaussian({2, 3, 20000}, 1, at::kDouble);
+  // The long mode in an orthonormal basis of what it spans: the norm stays the same.
+  const auto short_x = std::get<1>(at::linalg_qr(unfold(x, {2}))).mT().reshape({2, 3, 6});
+  const auto found = spectral_norm(x, 8), expected = spectral_norm(short_x, 8);
+  EXPECT_NEAR(found.lower, expected.lower, 1e-6 * expected.lower);
+  EXPECT_NEAR(found.upper, expected.upper, 1e-3 * expected.upper);
 }
 
 }  // namespace

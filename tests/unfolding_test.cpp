@@ -1,6 +1,7 @@
 #include "tensorion/unfolding.h"
 
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "tests/support.h"
@@ -212,6 +213,36 @@ TEST(Unfolding, KnowsWhatIsAView) {
       EXPECT_EQ(unfolding.is_view(tensor), unfolding.unfold(tensor).is_alias_of(tensor));
     }
   }
+}
+
+// The first of the squarest unfoldings in the order of enumeration, by looking at all.
+Modes squarest(at::IntArrayRef shape) {
+  Modes best;
+  int64_t best_side = -1;
+  for (const auto& modes : unfoldings(shape)) {
+    const Unfolding unfolding(shape, modes);
+    const int64_t side = std::min(unfolding.rows(), unfolding.cols());
+    if (side > best_side) best_side = side, best = modes;
+  }
+  return best;
+}
+
+// It enumerated all sets three times for every tensor and step.
+TEST(BalancedUnfolding, IsTheFirstOfTheSquarest) {
+  std::mt19937_64 random(3);
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::vector<int64_t> shape(2 + random() % 6);
+    for (auto& size : shape) size = random() % (trial % 2 ? 6 : 13);
+    if (trial % 10) std::replace(shape.begin(), shape.end(), int64_t{0}, int64_t{2});
+    if (effective_order(shape) < 2) continue;
+    EXPECT_EQ(balanced_unfolding(shape), squarest(shape)) << at::IntArrayRef(shape);
+  }
+  for (const auto& shape : std::vector<std::vector<int64_t>>{std::vector<int64_t>(16, 2),
+                                                             std::vector<int64_t>(11, 3),
+                                                             {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31}}) {
+    EXPECT_EQ(balanced_unfolding(shape), squarest(shape)) << at::IntArrayRef(shape);
+  }
+  EXPECT_EQ(balanced_unfolding(std::vector<int64_t>(24, 2)), (Modes{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
 }
 
 }  // namespace
