@@ -1,5 +1,5 @@
 // Bad input to the C++ library, a table: the type of the error, words that name the culprit and what came,
-// and nothing changed. Python's table is python/tests/test_bad_input.py.
+// and nothing changed. Python's tables use python/tests/bad_input.py.
 #include <ATen/ATen.h>
 
 #include <cmath>

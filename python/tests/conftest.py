@@ -15,3 +15,11 @@ def threads(request):
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def world():
+    """What bad input must leave alone; one for all cases of a file."""
+    from bad_input import World
+
+    return World()
