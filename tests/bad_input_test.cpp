@@ -51,7 +51,7 @@ struct Case {
 };
 
 // A step of the list API with these in place of what is right.
-void step_with(World& world, std::vector<at::Tensor> grads, std::vector<at::Tensor> momenta,
+void step_with(World& world, const std::vector<at::Tensor>& grads, const std::vector<at::Tensor>& momenta,
                const StepOptions& options = {}) {
   step({world.param.detach()}, grads, momenta, options);
 }

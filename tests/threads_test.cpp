@@ -107,8 +107,9 @@ TEST_P(Threads, CalledFromAParallelRegion) {
   const auto x = gaussian({30, 20, 3, 3}, 4);
   const auto expected = lmo(x);
   const ThreadGuard guard(GetParam());
-  std::vector<LmoResult> results(2 * GetParam());
-  at::parallel_for(0, 2 * GetParam(), 1, [&](int64_t begin, int64_t end) {
+  const int64_t calls = 2 * int64_t{GetParam()};
+  std::vector<LmoResult> results(calls);
+  at::parallel_for(0, calls, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) results[i] = lmo(x);
   });
   for (const auto& result : results) {
