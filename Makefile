@@ -1,5 +1,5 @@
 # make build   everything, from nothing: .venv with the package, the program at .venv/bin/tensorion
-# make test    all tests
+# make test    all tests; make test-portable: the numerical ones as if on other CPUs, and with up to 8 threads
 # make demo    a look at what it does
 # make bench   side by side with other libraries; make bench-parts: where the time of a step goes
 # make lint    style and static checks
@@ -15,7 +15,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build test demo bench bench-parts lint asan tsan fuzz format clean
+.PHONY: build test test-portable demo bench bench-parts lint asan tsan fuzz format clean
 
 PYTHON ?= python3
 export PYTHON
@@ -50,6 +50,10 @@ test: build
 	ctest --test-dir build --output-on-failure --no-tests=error --parallel 2 || status=1; \
 	.venv/bin/python -m pytest -q || status=1; \
 	exit $$status
+
+test-portable: build
+	cmake --build build --target tensorion_tests
+	scripts/test_portable.sh
 
 # Four optimizers on a small ResNet and Fashion-MNIST, side by side: some five minutes on two cores. Learning rates:
 # docs/training.md. Without the data, the Laplacian in tensor-train form instead, which needs none.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the style of every source: clang-format, clang-tidy, ruff. Needs a build.
+# Checks the style of every source: clang-format and ruff; clang-tidy for the library, the program and the operators; the
+# syntax of the scripts. Needs a build.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/.venv/bin
@@ -16,6 +17,10 @@ fi
 
 "$bin/ruff" check --quiet . || status=1
 "$bin/ruff" format --check --quiet . || status=1
+
+while read -r script; do
+  bash -n "$script" || status=1
+done < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
 # clang cannot read gcc's precompiled header, and parsing its text for each file takes long; its wheel has no
 # omp.h.

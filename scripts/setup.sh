@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Sees to the system packages that a build needs: installs the missing ones
-# with apt where that is allowed, otherwise says which they are.
+# Checks that the system packages that a build needs are there. Installs the missing ones with apt if that is
+# allowed and checks again; whatever is missing then is named, and the exit status is 1.
 #
-#   scripts/setup.sh [bench|demo|fuzz]    bench, fuzz: those of the benchmarks or of fuzzing as well; demo: the
-#                                         demo's data
+#   scripts/setup.sh [bench|demo|fuzz]    bench, fuzz: also what the benchmarks or the sanitizers and fuzzers need;
+#                                         demo: also the demo's data
 set -euo pipefail
+purpose=${1:-}
 
 has_header() {
   printf '#include <cstdio>\n#include <%s>\n' "$1" | "${CXX:-c++}" -std=c++20 -x c++ -fsyntax-only - 2>/dev/null
 }
-has_fuzzer() {
+# Links only if clang's runtime libraries for the sanitizers are installed.
+has_sanitizers() {
   echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
-    clang++ -x c++ -fsanitize=fuzzer,address -o /dev/null -
+    clang++ -x c++ -fsanitize=fuzzer,address,undefined -o /dev/null -
 }
 has_cmake() {
   local version
@@ -19,38 +21,54 @@ has_cmake() {
     printf '3.24\n%s\n' "$version" | sort -V -C
 }
 
-# A check for each package, so that what came another way than by apt counts.
-missing=()
+# The package with clang's sanitizer runtime is named after clang's version, that of the clang++ on the path or else
+# of the one that apt would install: libclang-rt-14-dev. apt only recommends it, and it is its own package since
+# clang 14.
+sanitizer_package() {
+  local version
+  version=$(clang++ -dumpversion 2>/dev/null | cut -d . -f 1 || true)
+  if [ -z "$version" ]; then
+    version=$(apt-cache depends clang 2>/dev/null | sed -n 's/^ *Depends: clang-\([0-9][0-9]*\)$/\1/p' || true)
+  fi
+  echo "libclang-rt-${version:-VERSION}-dev"
+}
+
+# Each package has a check, so that software that was installed in another way than by apt counts too.
+find_missing() {
+  missing=()
+  need g++ has_header vector
+  need cmake has_cmake
+  need ninja-build ninja --version
+  need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
+  need libgtest-dev has_header gtest/gtest.h
+  need libcli11-dev has_header CLI/CLI.hpp
+  need nlohmann-json3-dev has_header nlohmann/json.hpp
+  need libjpeg-dev has_header jpeglib.h
+  need zlib1g-dev has_header zlib.h
+  need curl curl --version  # for scripts/get_data.sh
+  need unzip unzip -v
+  if [ "$purpose" = bench ]; then
+    need libbenchmark-dev has_header benchmark/benchmark.h
+  elif [ "$purpose" = fuzz ]; then
+    need clang clang++ --version
+    need "$(sanitizer_package)" has_sanitizers
+    need llvm llvm-symbolizer --version  # gives the source lines of a finding
+  elif [ "$purpose" = demo ] && [ -z "${TENSORION_DATA:-}" ]; then
+    need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
+  fi
+}
 need() {
   local package=$1
   shift
   "$@" >/dev/null 2>&1 || missing+=("$package")
 }
-need g++ has_header vector
-need cmake has_cmake
-need ninja-build ninja --version
-need python3-venv "${PYTHON:-python3}" -c 'import ensurepip, venv'
-need libgtest-dev has_header gtest/gtest.h
-need libcli11-dev has_header CLI/CLI.hpp
-need nlohmann-json3-dev has_header nlohmann/json.hpp
-need libjpeg-dev has_header jpeglib.h
-need zlib1g-dev has_header zlib.h
-need curl curl --version  # for scripts/get_data.sh
-need unzip unzip -v
-if [ "${1:-}" = bench ]; then
-  need libbenchmark-dev has_header benchmark/benchmark.h
-elif [ "${1:-}" = fuzz ]; then
-  need clang has_fuzzer
-  need llvm llvm-symbolizer --version  # names the lines of a finding
-elif [ "${1:-}" = demo ] && [ -z "${TENSORION_DATA:-}" ]; then
-  need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
-fi
 
 if ! "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
   echo "Tensorion needs Python 3.10 or later, got $("${PYTHON:-python3}" --version 2>&1)." >&2
   echo "Name another one: make PYTHON=python3.12" >&2
   exit 1
 fi
+find_missing
 if [ ${#missing[@]} -eq 0 ]; then
   exit 0
 fi
@@ -60,18 +78,24 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo -n)
 fi
 if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
-  echo "Installing ${missing[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null
-  exit 0
+  "${as_root[@]}" apt-get update -qq || echo "apt-get update failed; going on with the package lists that are here." >&2
+  find_missing  # the version of clang is known only now
+  echo "Installing ${missing[*]}"
+  "${as_root[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null || true
+  hash -r
+  find_missing
+  if [ ${#missing[@]} -eq 0 ]; then
+    exit 0
+  fi
+  echo "After the installation these packages are still missing or too old: ${missing[*]}" >&2
 fi
 cat >&2 <<MESSAGE
 Tensorion's build needs packages that are not here (and cmake 3.24 or later). On Debian or Ubuntu:
 
     sudo apt-get install ${missing[*]}
 
-Then run make again. (dataset-fashion-mnist can be had by scripts/get_data.sh fashion-mnist instead; name its folder
-in TENSORION_DATA.)
+Then run make again. (Instead of the package dataset-fashion-mnist, scripts/get_data.sh fashion-mnist can fetch the
+data; put the name of its folder into TENSORION_DATA.)
 MESSAGE
 exit 1

@@ -1,5 +1,5 @@
 // Bad input to the C++ library, a table: the type of the error, words that name the culprit and what came,
-// and nothing changed. Python's table is python/tests/test_bad_input.py.
+// and nothing changed. Python's tables use python/tests/bad_input.py.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -51,7 +51,7 @@ struct Case {
 };
 
 // A step of the list API with these in place of what is right.
-void step_with(World& world, std::vector<at::Tensor> grads, std::vector<at::Tensor> momenta,
+void step_with(World& world, const std::vector<at::Tensor>& grads, const std::vector<at::Tensor>& momenta,
                const StepOptions& options = {}) {
   step({world.param.detach()}, grads, momenta, options);
 }

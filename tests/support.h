@@ -1,12 +1,16 @@
-// What several tests need: seeded inputs with known spectra, and comparisons
-// whose failure names the worst element.
+// What several tests need: seeded inputs with known spectra, tolerances derived from dtype and size,
+// comparisons whose failure names the worst element, and the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -34,6 +38,71 @@ inline at::Tensor with_spectrum(const at::Tensor& singular_values, int64_t m, in
 inline at::Tensor power_law(int64_t count, double exponent) {
   return at::arange(1, count + 1, options(at::kDouble)).pow(-exponent);
 }
+
+// The distance from 1 to the next number.
+inline double epsilon(at::ScalarType dtype) {
+  switch (dtype) {
+    case at::kBFloat16: return std::ldexp(1, -7);
+    case at::kHalf: return std::ldexp(1, -10);
+    case at::kFloat: return std::numeric_limits<float>::epsilon();
+    default: return std::numeric_limits<double>::epsilon();
+  }
+}
+
+// How far rounding may move a result, relative to its largest entry, on any CPU and with any number of
+// threads: `steps` sums of `terms` products, each computed from the one before. Errors of both signs add up
+// to about sqrt(terms) * epsilon in each sum (Higham and Mary, 2019); four times that leaves room for two
+// results that are both rounded. A step multiplies the errors before it by at most `growth`.
+inline double rounding(at::ScalarType dtype, int64_t terms, int64_t steps = 1, double growth = 1) {
+  double total = 0;
+  for (int64_t step = 0; step < steps; ++step) total = growth * total + 1;
+  return 4 * std::sqrt(static_cast<double>(std::max<int64_t>(terms, 1))) * epsilon(dtype) * total;
+}
+
+// The largest singular value over the smallest, in double.
+inline double condition_number(const at::Tensor& a) {
+  const auto values = at::linalg_svdvals(a.to(at::kDouble));
+  return (values.max() / values.min()).item<double>();
+}
+
+// How far rounding may move an entry of the polar factor of `a`, or of each matrix of a batch. Relative to
+// the norm of `a`, errors in the direction of its smallest singular value are enlarged by the condition
+// number; "halley" works with the Gram matrix, whose condition number is the square, in about three passes.
+inline double polar_rounding(const at::Tensor& a, const std::string& method = "halley") {
+  if (a.numel() == 0) return 0;
+  double condition = 1;
+  for (const auto& matrix : a.reshape({-1, a.size(-2), a.size(-1)}).unbind()) {
+    if (matrix.count_nonzero().item<int64_t>() == 0) continue;
+    condition = std::max(condition, condition_number(matrix));
+  }
+  const auto dtype = a.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const int64_t terms = std::max(a.size(-2), a.size(-1));
+  if (method == "svd") return rounding(dtype, terms) * condition;
+  if (method == "newton_schulz") return rounding(dtype, terms, 5) * condition;
+  return rounding(dtype, terms, 3) * condition * condition;
+}
+
+// Sets the number of threads until the end of the scope, also if an assertion leaves it early.
+class ThreadGuard {
+ public:
+  explicit ThreadGuard(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
+  ~ThreadGuard() { at::set_num_threads(before_); }
+  ThreadGuard(const ThreadGuard&) = delete;
+  ThreadGuard& operator=(const ThreadGuard&) = delete;
+
+ private:
+  int before_;
+};
+
+// TENSORION_TEST_THREADS=4 runs the tests with four threads; otherwise OMP_NUM_THREADS holds.
+class ThreadEnvironment : public ::testing::Environment {
+ public:
+  void SetUp() override {
+    if (const char* threads = std::getenv("TENSORION_TEST_THREADS")) at::set_num_threads(std::stoi(threads));
+  }
+};
+inline ::testing::Environment* const kThreadEnvironment =
+    ::testing::AddGlobalTestEnvironment(new ThreadEnvironment);
 
 // |actual - expected| <= tolerance * max(1, max |expected|) everywhere.
 inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,

@@ -12,6 +12,10 @@
 
 namespace tensorion::testing {
 
+// How far an upper bound that allows for the worst rounding in double is above a norm of 1: all errors of a
+// sum over the entries have one sign.
+inline double certified_rounding(const at::Tensor& x) { return rounding(at::kDouble, x.numel() * x.numel()); }
+
 // u_1 (x) ... (x) u_d.
 inline at::Tensor outer(const std::vector<at::Tensor>& vectors) {
   auto product = vectors[0];

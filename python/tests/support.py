@@ -1,4 +1,4 @@
-"""What several tests need: independent references in double precision, and inputs."""
+"""What several tests need: independent references in double precision, tolerances, and inputs."""
 
 import math
 from itertools import combinations
@@ -38,6 +38,36 @@ def all_unfoldings(shape):
 
 def nuclear_norm(matrix):
     return np.linalg.svd(matrix, compute_uv=False).sum()
+
+
+def rounding(dtype, terms, steps=1, growth=1.0):
+    """How far rounding may move a result, relative to its largest entry, on any CPU and with any number of threads.
+
+    The result takes `steps` sums of `terms` products, each computed from the one before. Errors of both signs add up to
+    about sqrt(terms) * eps in each sum (Higham and Mary, 2019); four times that leaves room for two results that are
+    both rounded. A step multiplies the errors before it by at most `growth`.
+    """
+    total = 0.0
+    for _ in range(steps):
+        total = growth * total + 1
+    return 4 * math.sqrt(max(terms, 1)) * torch.finfo(dtype).eps * total
+
+
+def polar_rounding(a, method="halley"):
+    """How far rounding may move an entry of the polar factor of `a`, or of each matrix of a batch.
+
+    Relative to the norm of `a`, errors in the direction of its smallest singular value are enlarged by the condition
+    number. "halley" works with the Gram matrix, whose condition number is the square, in about three passes.
+    """
+    a = torch.as_tensor(a)
+    condition = np.linalg.cond(a.double().numpy()).max().item()
+    terms = max(a.shape[-2:])
+    dtype = torch.promote_types(a.dtype, torch.float32)
+    if method == "svd":
+        return rounding(dtype, terms) * condition
+    if method == "newton_schulz":
+        return rounding(dtype, terms, steps=5) * condition
+    return rounding(dtype, terms, steps=3) * condition**2
 
 
 def quality(a, x):

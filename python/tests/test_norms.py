@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import all_unfoldings, gaussian, numpy_unfold
+from support import all_unfoldings, gaussian, numpy_unfold, polar_rounding, rounding
 from support import nuclear_norm as numpy_nuclear_norm
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
@@ -25,10 +25,11 @@ def unit(shape, seed):
 @given(shapes, st.integers(0, 999))
 def test_nuclear_and_dual_norms_are_the_svds(shape, seed):
     x = gaussian(shape, seed)
+    rel = rounding(x.dtype, x.numel())
     values = {modes: numpy_nuclear_norm(numpy_unfold(x.double().numpy(), modes)) for modes in all_unfoldings(shape)}
     for modes, value in values.items():
-        assert tensorion.nuclear_norm(x, modes).item() == pytest.approx(value, rel=1e-5)
-    assert tensorion.dual_norm(x).item() == pytest.approx(max(values.values()), rel=1e-5)
+        assert tensorion.nuclear_norm(x, modes).item() == pytest.approx(value, rel=rel)
+    assert tensorion.dual_norm(x).item() == pytest.approx(max(values.values()), rel=rel)
 
 
 @settings(max_examples=15, deadline=None)
@@ -38,15 +39,16 @@ def test_inequalities(shape, seed):
     below, relaxed = tensorion.spectral_norm(x, restarts=4), tensorion.relaxed_norm(x)
     unfolded = min(np.linalg.norm(numpy_unfold(x.double().numpy(), modes), 2) for modes in all_unfoldings(shape))
     assert relaxed[1] - relaxed[0] <= 1e-3 * relaxed[1]
-    assert below[0] <= below[1] * (1 + 1e-12)
+    assert below[0] <= below[1]
     assert below[0] <= relaxed[1]
-    assert relaxed[0] <= unfolded * (1 + 1e-6)
+    assert relaxed[0] <= unfolded * (1 + rounding(torch.float64, x.numel()))
     inner = (m.double() * x.double()).sum().item()
-    assert abs(inner) <= tensorion.dual_norm(m.double()).item() * relaxed[1] * (1 + 1e-9)
+    assert abs(inner) <= tensorion.dual_norm(m.double()).item() * relaxed[1] * (1 + rounding(torch.float64, x.numel()))
     # The answer of the oracle attains the dual norm and is in the unit ball.
     answer = tensorion.lmo(m, polar="svd")
-    assert answer.value == pytest.approx(tensorion.dual_norm(m).item(), rel=1e-4)
-    assert tensorion.relaxed_norm(answer.x)[0] <= 1 + 1e-4
+    rounded = rounding(m.dtype, m.numel())
+    assert answer.value == pytest.approx(tensorion.dual_norm(m).item(), rel=rounded)
+    assert tensorion.relaxed_norm(answer.x)[1] <= 1 + rounded
 
 
 def test_rank_one_tensors_have_one_norm():
@@ -106,8 +108,10 @@ def test_conv_norm_is_that_of_the_dense_matrix(shape, size, padding):
     assert isinstance(value, float)
     assert value == pytest.approx(np.linalg.norm(dense_convolution(kernel, size, padding), 2), rel=1e-6)
     taps = math.prod(shape[2:])
-    assert tensorion.spectral_norm(kernel)[0] <= value * (1 + 1e-9)
-    assert value <= math.sqrt(taps) * tensorion.relaxed_norm(kernel)[1] * (1 + 1e-9)
+    # The iterations for "zeros" stop at a relative 1e-7 from below. The upper bound holds for the relaxed norm; for the
+    # spectral norm over real vectors it may fail (docs/math.md, "Convolutions").
+    assert tensorion.spectral_norm(kernel)[0] <= value * (1 + 1e-7)
+    assert value <= math.sqrt(taps) * tensorion.relaxed_norm(kernel)[1] * (1 + rounding(kernel.dtype, kernel.numel()))
 
 
 def test_gradients():
@@ -115,12 +119,18 @@ def test_gradients():
     torch.autograd.gradcheck(lambda t: tensorion.nuclear_norm(t, (0, 2)), (x,))
     torch.autograd.gradcheck(tensorion.dual_norm, (x,))
     tensorion.dual_norm(x).backward()
-    torch.testing.assert_close(x.grad, tensorion.lmo(x, polar="svd").x)
-    for shape, modes in [((5,), (0,)), ((), ())]:
-        v = gaussian(shape, 2, torch.float64).requires_grad_()
-        for norm in (lambda t, modes=modes: tensorion.nuclear_norm(t, modes), tensorion.dual_norm):
-            (gradient,) = torch.autograd.grad(3 * norm(v), v)
-            torch.testing.assert_close(gradient, 3 * v.detach() / v.detach().norm())
+    oracle = tensorion.lmo(x, polar="svd")
+    atol = polar_rounding(numpy_unfold(x.detach().numpy(), oracle.modes), "svd")
+    torch.testing.assert_close(x.grad, oracle.x, atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize(("shape", "modes"), [((5,), (0,)), ((), ())], ids=["vector", "scalar"])
+@pytest.mark.parametrize("norm", ["nuclear_norm", "dual_norm"])
+def test_gradients_of_euclidean_norms(norm, shape, modes):
+    v = gaussian(shape, 2, torch.float64).requires_grad_()
+    value = tensorion.nuclear_norm(v, modes) if norm == "nuclear_norm" else tensorion.dual_norm(v)
+    (gradient,) = torch.autograd.grad(3 * value, v)
+    torch.testing.assert_close(gradient, 3 * v.detach() / v.detach().norm())
 
 
 CALLS = [

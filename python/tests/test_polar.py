@@ -3,12 +3,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import gaussian, quality
+from support import gaussian, polar_rounding, quality, rounding
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
 
 import tensorion
 
+METHODS = ["halley", "newton_schulz", "svd"]
 MUON = (3.4445, -4.7750, 2.0315)
 CANS = [
     (8.4703, -25.1081, 18.6293),
@@ -41,12 +42,12 @@ def with_spectrum(values, m, n, seed):
 
 
 @pytest.mark.parametrize("shape", [(5, 5), (4, 9), (9, 4), (1, 7), (7, 1), (1, 1), (2, 3, 4, 6)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_svd_is_the_polar_factor(shape, dtype, tolerance):
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_svd_is_the_polar_factor(shape, dtype):
     a = gaussian(shape, 1, dtype)
     x = tensorion.polar(a, "svd")
     assert (x.dtype, x.shape) == (dtype, a.shape)
-    np.testing.assert_allclose(x, numpy_polar(a.double().numpy()), atol=tolerance, rtol=0)
+    np.testing.assert_allclose(x, numpy_polar(a.double().numpy()), atol=polar_rounding(a, "svd"), rtol=0)
 
 
 @settings(max_examples=60, deadline=None)
@@ -95,8 +96,11 @@ def test_newton_schulz_is_the_plain_iteration(shape, coefficients, rows, steps):
     a = gaussian(shape, 2, torch.float64)
     x = tensorion.polar(a, "newton_schulz", ns_coefficients=coefficients, ns_steps=steps)
     wide = a.numpy() if shape[0] <= shape[1] else a.numpy().T
-    expected = numpy_newton_schulz(wide, rows or coefficients, steps)
-    np.testing.assert_allclose(x, expected if shape[0] <= shape[1] else expected.T, atol=1e-9, rtol=0)
+    rows = rows or coefficients
+    expected = numpy_newton_schulz(wide, rows, steps)
+    # An error in a small singular value grows by the slope at 0, until all are near 1 after about five steps.
+    atol = rounding(torch.float64, max(shape), min(steps, 5), growth=max(row[0] for row in rows))
+    np.testing.assert_allclose(x, expected if shape[0] <= shape[1] else expected.T, atol=atol, rtol=0)
 
 
 def test_polar_express_is_better_than_muon():
@@ -108,41 +112,52 @@ def test_polar_express_is_better_than_muon():
     assert 0.7 < q["muon"] < 0.8 < 0.85 < q["polar_express"]
 
 
-def test_batches_are_their_matrices():
+# A tolerance of 1e-6 held on the machine that it was measured on, and not on CPUs with AVX2 alone.
+@pytest.mark.parametrize("method", METHODS)
+def test_batches_are_their_matrices(method):
     a = gaussian((2, 3, 7, 5), 4)
-    for method in ("halley", "newton_schulz", "svd"):
-        x = tensorion.polar(a, method)
-        for i in range(2):
-            for j in range(3):
-                torch.testing.assert_close(x[i, j], tensorion.polar(a[i, j], method), atol=1e-6, rtol=0)
+    x = tensorion.polar(a, method)
+    for i in range(2):
+        for j in range(3):
+            atol = polar_rounding(a[i, j], method)
+            torch.testing.assert_close(x[i, j], tensorion.polar(a[i, j], method), atol=atol, rtol=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_threads(method, threads):
+    a = gaussian((60, 90), 5)
+    x = tensorion.polar(a, method)
+    assert torch.equal(tensorion.polar(a, method), x)
+    torch.set_num_threads(1)
+    torch.testing.assert_close(x, tensorion.polar(a, method), atol=polar_rounding(a, method), rtol=0)
 
 
 def test_special_matrices():
     assert torch.equal(tensorion.polar(torch.zeros(3, 4)), torch.zeros(3, 4))
     assert tensorion.polar(torch.zeros(0, 4)).shape == (0, 4)
     rotation = torch.from_numpy(np.linalg.qr(gaussian((6, 6), 1, torch.float64).numpy())[0])
-    torch.testing.assert_close(tensorion.polar(rotation, "svd"), rotation)
+    torch.testing.assert_close(tensorion.polar(rotation, "svd"), rotation, atol=polar_rounding(rotation, "svd"), rtol=0)
     low_rank = gaussian((20, 3), 1) @ gaussian((3, 30), 2)
     x = tensorion.polar(low_rank)
     assert quality(low_rank, x)[0] >= 0.97
     assert torch.isfinite(x).all()
 
 
-def test_result_is_detached_contiguous_and_its_own():
+@pytest.mark.parametrize("method", METHODS)
+def test_result_is_detached_contiguous_and_its_own(method):
     a = gaussian((9, 4), 1).t().requires_grad_()
     before = a.detach().clone()
-    for method in ("halley", "newton_schulz", "svd"):
-        x = tensorion.polar(a, method)
-        assert not x.requires_grad
-        assert x.is_contiguous()
-        x.zero_()
+    x = tensorion.polar(a, method)
+    assert not x.requires_grad
+    assert x.is_contiguous()
+    x.zero_()
     assert torch.equal(a, before)
 
 
 @pytest.mark.parametrize("method", ["auto", "newton_schulz", "svd"])
-def test_operator(method):
-    for a in (gaussian((3, 4, 5), 1).requires_grad_(), gaussian((5, 4), 1).t()):
-        opcheck(torch.ops.tensorion.polar.default, (a, method, list(MUON), 5))
+@pytest.mark.parametrize("a", [gaussian((3, 4, 5), 1).requires_grad_(), gaussian((5, 4), 1).t()], ids=["batch", "view"])
+def test_operator(a, method):
+    opcheck(torch.ops.tensorion.polar.default, (a, method, list(MUON), 5))
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

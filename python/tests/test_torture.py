@@ -75,60 +75,60 @@ def assert_finite(params, optimizer, what):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("polar", POLAR)
-def test_finite_gradients_keep_everything_finite(polar, dtype):
+@pytest.mark.parametrize("kind", FINITE)
+def test_finite_gradients_keep_everything_finite(kind, polar, dtype):
     shapes = [(4, 3, 3, 2), (5, 1, 6, 2), (3, 4, 5), (4, 5), (6,)]
     for unfolding in UNFOLDINGS:
-        for kind in FINITE:
-            params = parameters(shapes, dtype, seed=1)
-            groups = [{"params": params[:3], "unfolding": unfolding}, {"params": params[3:]}]
-            optimizer = Tensorion(groups, LR, polar=polar, nesterov=kind < "d", fallback_lr=1e-3)
-            generator = torch.Generator().manual_seed(2)
-            for step in range(4):
-                for param in params:
-                    param.grad = gradient(kind, param, step, generator)
-                before = [param.detach().double() for param in params[:3]]
-                optimizer.step()
-                assert_finite(params, optimizer, f"{kind}, {unfolding}, step {step}")
-                # However large the gradient, an entry moves by no more than the update's spectral norm.
-                for param, old in zip(params, before, strict=False):
-                    scale = 0.2 * max(param.shape[0] * param.numel(), 1) ** 0.5
-                    allowed = LR * (1.3 * scale + 0.01 * old.abs().max()) + torch.finfo(dtype).eps * old.abs().max()
-                    moved = (param.double() - old).abs().max()
-                    assert moved <= allowed, f"{kind}, {unfolding}: {moved} > {allowed}"
-                if kind == "zero":
-                    assert all(torch.count_nonzero(optimizer.state[p]["momentum_buffer"]) == 0 for p in params[:3])
+        params = parameters(shapes, dtype, seed=1)
+        groups = [{"params": params[:3], "unfolding": unfolding}, {"params": params[3:]}]
+        optimizer = Tensorion(groups, LR, polar=polar, nesterov=kind < "d", fallback_lr=1e-3)
+        generator = torch.Generator().manual_seed(2)
+        for step in range(4):
+            for param in params:
+                param.grad = gradient(kind, param, step, generator)
+            before = [param.detach().double() for param in params[:3]]
+            optimizer.step()
+            assert_finite(params, optimizer, f"{unfolding}, step {step}")
+            # However large the gradient, an entry moves by no more than the update's spectral norm.
+            for param, old in zip(params, before, strict=False):
+                scale = 0.2 * max(param.shape[0] * param.numel(), 1) ** 0.5
+                allowed = LR * (1.3 * scale + 0.01 * old.abs().max()) + torch.finfo(dtype).eps * old.abs().max()
+                moved = (param.double() - old).abs().max()
+                assert moved <= allowed, f"{unfolding}: {moved} > {allowed}"
+            if kind == "zero":
+                assert all(torch.count_nonzero(optimizer.state[p]["momentum_buffer"]) == 0 for p in params[:3])
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("polar", POLAR)
-def test_one_entry_that_is_not_finite(polar, bad, dtype):
-    for unfolding in UNFOLDINGS[:3]:
-        for policy in ("error", "skip", "ignore"):
-            params = parameters([(4, 3, 3, 2), (3, 4, 5), (6,)], dtype, seed=3)
-            optimizer = Tensorion(params, LR, polar=polar, unfolding=unfolding, nonfinite=policy)
-            generator = torch.Generator().manual_seed(4)
-            for step in range(2):
-                for param in params:
-                    param.grad = gradient("ordinary", param, step, generator)
-                optimizer.step()
-            before = [as_bytes(params, optimizer), torch.get_rng_state().tolist()]
-            params[1].grad.view(-1)[7] = bad
-            if policy == "error":
-                with pytest.raises(ValueError, match=r"gradient of parameter 1 of group 0, .* is not finite"):
-                    optimizer.step()
-            else:
-                optimizer.step()
-            if policy == "ignore":  # documented: that parameter is lost, and no other
-                assert not params[1].isfinite().any()
-                assert params[0].isfinite().all()
-                assert params[2].isfinite().all()
-                continue
-            assert [as_bytes(params, optimizer), torch.get_rng_state().tolist()] == before
-            assert optimizer.skipped_steps == (policy == "skip")
-            params[1].grad.view(-1)[7] = 0
+@pytest.mark.parametrize("unfolding", UNFOLDINGS[:3], ids=str)
+@pytest.mark.parametrize("policy", ["error", "skip", "ignore"])
+def test_one_entry_that_is_not_finite(policy, unfolding, polar, bad, dtype):
+    params = parameters([(4, 3, 3, 2), (3, 4, 5), (6,)], dtype, seed=3)
+    optimizer = Tensorion(params, LR, polar=polar, unfolding=unfolding, nonfinite=policy)
+    generator = torch.Generator().manual_seed(4)
+    for step in range(2):
+        for param in params:
+            param.grad = gradient("ordinary", param, step, generator)
+        optimizer.step()
+    before = [as_bytes(params, optimizer), torch.get_rng_state().tolist()]
+    params[1].grad.view(-1)[7] = bad
+    if policy == "error":
+        with pytest.raises(ValueError, match=r"gradient of parameter 1 of group 0, .* is not finite"):
             optimizer.step()
-            assert_finite(params, optimizer, f"after {bad}, {policy}")
+    else:
+        optimizer.step()
+    if policy == "ignore":  # documented: that parameter is lost, and no other
+        assert not params[1].isfinite().any()
+        assert params[0].isfinite().all()
+        assert params[2].isfinite().all()
+        return
+    assert [as_bytes(params, optimizer), torch.get_rng_state().tolist()] == before
+    assert optimizer.skipped_steps == (policy == "skip")
+    params[1].grad.view(-1)[7] = 0
+    optimizer.step()
+    assert_finite(params, optimizer, f"after {bad}, {policy}")
 
 
 def as_bytes(params, optimizer):
@@ -137,15 +137,15 @@ def as_bytes(params, optimizer):
 
 
 # Rounding put the lower bound of a nuclear norm above its own upper bound, and all unfoldings were ruled out.
-def test_online_selection_where_all_unfoldings_are_equal():
-    for shape in [(4, 3, 3, 3), (5, 6, 2), (2, 2, 2, 2), (3, 3, 3)]:
-        for step in range(300):
-            factor = 1 - 0.95 ** (step + 1)
-            x = torch.full(shape, 20 * factor)
-            result = tensorion.lmo(x)
-            assert result.x.isfinite().all()
-            norm = x.double().norm().item()  # of rank one: its nuclear norm
-            assert norm * (1 - 1e-3) <= result.value <= norm <= result.upper
+@pytest.mark.parametrize("shape", [(4, 3, 3, 3), (5, 6, 2), (2, 2, 2, 2), (3, 3, 3)])
+def test_online_selection_where_all_unfoldings_are_equal(shape):
+    for step in range(300):
+        factor = 1 - 0.95 ** (step + 1)
+        x = torch.full(shape, 20 * factor)
+        result = tensorion.lmo(x)
+        assert result.x.isfinite().all()
+        norm = x.double().norm().item()  # of rank one: its nuclear norm
+        assert norm * (1 - 1e-3) <= result.value <= norm <= result.upper, step
 
 
 def resident_bytes():

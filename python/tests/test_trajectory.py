@@ -28,17 +28,25 @@ CASES = [
 ]
 
 
-@pytest.mark.skipif(not PROGRAM.exists(), reason=f"no C++ tests in {BUILD} (set TENSORION_BUILD_DIR)")
-def test_same_trajectory(tmp_path):
-    file = tmp_path / "trajectory.pt"
+@pytest.fixture(scope="module")
+def trajectories(tmp_path_factory):
+    """What the C++ class saw, for each of CASES."""
+    file = tmp_path_factory.mktemp("trajectory") / "trajectory.pt"
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     subprocess.run([PROGRAM, file], check=True, env=environment)
-    for options, seen in zip(CASES, torch.load(file, weights_only=False), strict=True):
-        params = [param.requires_grad_() for param in seen["start"]]
-        optimizer = Tensorion(params, **options)
-        count = len(params)
-        for k in range(len(seen["gradients"]) // count):
-            for param, grad in zip(params, seen["gradients"][k * count : (k + 1) * count], strict=True):
-                param.grad = grad
-            optimizer.step()
-            assert_same(params, seen["weights"][k * count : (k + 1) * count])
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.skipif(not PROGRAM.exists(), reason=f"no C++ tests in {BUILD} (set TENSORION_BUILD_DIR)")
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_same_trajectory(case, trajectories):
+    assert len(trajectories) == len(CASES)
+    seen = trajectories[case]
+    params = [param.requires_grad_() for param in seen["start"]]
+    optimizer = Tensorion(params, **CASES[case])
+    count = len(params)
+    for k in range(len(seen["gradients"]) // count):
+        for param, grad in zip(params, seen["gradients"][k * count : (k + 1) * count], strict=True):
+            param.grad = grad
+        optimizer.step()
+        assert_same(params, seen["weights"][k * count : (k + 1) * count])

@@ -135,7 +135,7 @@ def make_checkpoint():
 
     write("checkpoint", "whole", checkpoint(state))
     write("checkpoint", "truncated", checkpoint(state)[:-9])
-    write("checkpoint", "flipped_bit", checkpoint(state).replace(b"\"epoch", b"\"dpoch", 1))
+    write("checkpoint", "flipped_bit", checkpoint(state).replace(b'"epoch', b'"dpoch', 1))
     write("checkpoint", "no_state", checkpoint("{}"))
     write("checkpoint", "number_out_of_range", checkpoint(state | {"epoch": 1e300}))
     write("checkpoint", "negative", checkpoint(state | {"epoch": -1, "batch": -5}))

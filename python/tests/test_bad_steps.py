@@ -1,0 +1,132 @@
+"""Steps that are refused: options changed by hand, gradients, closures."""
+
+import math
+
+import pytest
+import torch
+from bad_input import check_goes_on, check_refused, with_nan
+from torch import nn
+
+from tensorion import Tensorion
+
+
+def option(key, value, group=0):
+    """A step after an option was changed by hand; it is put back."""
+
+    def call(world):
+        values = world.optimizer.param_groups[group]
+        before = values[key]
+        values.pop(key) if value is None else values.update({key: value})
+        try:
+            world.optimizer.step()
+        finally:
+            values[key] = before
+
+    return call
+
+
+def gradient(index, make_gradient):
+    """A step with another gradient; the old one is put back."""
+
+    def call(world):
+        param = world.params[index]
+        before = param.grad
+        param.grad_dtype = None
+        param.grad = make_gradient(param)
+        try:
+            world.optimizer.step()
+        finally:
+            param.grad = before
+
+    return call
+
+
+def raising():
+    raise KeyError("the closure's own")
+
+
+def second_group_does_not_fit(world):
+    """The first group is right, the second one has an unfolding that its tensor has not."""
+    params = [nn.Parameter(world.x.clone()), nn.Parameter(world.x.clone())]
+    optimizer = Tensorion([{"params": params[:1]}, {"params": params[1:]}])
+    for param in params:
+        param.grad = torch.ones_like(param)
+    optimizer.param_groups[1]["unfolding"] = (0, 7)
+    try:
+        optimizer.step()
+    finally:
+        assert all(torch.equal(param, world.x) for param in params)
+        assert not optimizer.state
+
+
+CASES = {
+    "closure is a number": (lambda world: world.optimizer.step(3), TypeError, "closure must be callable, got 3"),
+    "closure raises": (lambda world: world.optimizer.step(raising), KeyError, "the closure's own"),
+    "lr was changed to text": (option("lr", "0.1"), TypeError, "lr must be a number, got '0.1'"),
+    "momentum was changed to 2": (option("momentum", 2.0), ValueError, "momentum must be in [0, 1), got 2"),
+    "algorithm was changed": (option("algorithm", "muon"), ValueError, "'adamw' or 'sgd', got 'muon'"),
+    "algorithm was taken away": (option("algorithm", None), ValueError, "group 0 has no 'algorithm'"),
+    "betas were changed": (option("betas", (0.9, 2.0), group=1), ValueError, "fallback_betas must be in [0, 1), got 2"),
+    "unfolding was changed": (
+        option("unfolding", (3,)),
+        ValueError,
+        "unfolding (3,) does not fit parameter 'kernel', shape [3, 4, 5]: "
+        "[tensorion.unfold] mode must be in [0, 3), got 3",
+    ),
+    # Once, the first group had been updated by then.
+    "unfolding of the second group was changed": (
+        second_group_does_not_fit,
+        ValueError,
+        "unfolding (0, 7) does not fit parameter 0 of group 1, shape [3, 4, 5]",
+    ),
+    "gradient is sparse": (
+        gradient(1, lambda param: torch.eye(4, 6).to_sparse()),
+        ValueError,
+        "expected a dense gradient, got torch.sparse_coo for parameter 'matrix', shape [4, 6]",
+    ),
+    "gradient is complex": (
+        gradient(0, lambda param: param.detach() * 1j),
+        ValueError,
+        "expected a gradient like parameter 'kernel', shape [3, 4, 5] (torch.float32 on cpu), got shape [3, 4, 5], "
+        "torch.complex64",
+    ),
+    "gradient is double": (
+        gradient(2, lambda param: param.detach().double()),
+        ValueError,
+        "parameter 'bias', shape [5] (torch.float32",
+    ),
+    "gradient is half": (
+        gradient(2, lambda param: param.detach().half()),
+        ValueError,
+        "got shape [5], torch.float16 on cpu",
+    ),
+    "gradient has a NaN": (
+        gradient(1, lambda param: with_nan(param.detach())),
+        ValueError,
+        "the gradient of parameter 'matrix', shape [4, 6] is not finite; nothing was changed",
+    ),
+    "gradient is infinite": (
+        gradient(0, lambda param: param.detach() * math.inf),
+        ValueError,
+        "the gradient of parameter 'kernel', shape [3, 4, 5] is not finite; nothing was changed",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*(sparse|Sparse|nested|beta state)")
+@pytest.mark.parametrize("case", CASES)
+def test_is_named_and_changes_nothing(case, world):
+    check_refused(world, *CASES[case])
+
+
+def test_afterwards_the_optimizer_goes_on(world):
+    check_goes_on(world)
+
+
+def test_parameters_without_values_are_refused_by_the_step():
+    param = nn.Parameter(torch.empty(3, 4, 5, device="meta"))
+    optimizer = Tensorion([("kernel", param)])
+    param.grad = torch.empty_like(param)
+    with pytest.raises(ValueError, match=r"parameter 'kernel', shape \[3, 4, 5\] is on the meta device"):
+        optimizer.step()
+    assert not optimizer.state
