@@ -1,5 +1,6 @@
 #include "tensorion/optimizer.h"
 
+#include <c10/core/InferenceMode.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -243,6 +244,115 @@ TEST(Optimizer, SchedulersDriveAllGroups) {
   scheduler.step();
   EXPECT_NEAR(options_of(optimizer.param_groups()[0]).lr(), 0.05, 1e-12);
   EXPECT_NEAR(options_of(optimizer.param_groups()[1]).lr(), 0.005, 1e-12);
+}
+
+TEST(Optimizer, SchedulersMayLeaveTheRanges) {
+  // torch's LinearLR ends at -4e-18, and the last step was refused.
+  auto params = parameters();
+  Tensorion optimizer(params);
+  set_gradients(params, 1);
+  optimizer.step();
+  const auto before = copies(params);
+  auto& options = static_cast<TensorionOptions&>(optimizer.param_groups()[0].options());
+  options.lr(-4e-18).momentum(1.0).weight_decay(-1e-20);
+  optimizer.step();
+  std::stringstream file;
+  torch::save(optimizer, file);
+  torch::load(optimizer, file);
+  const auto after = copies(params);
+  expect_close(after[0], before[0], 1e-7);
+  auto& loaded = static_cast<TensorionOptions&>(optimizer.param_groups()[0].options());
+  for (const double bad : {double{NAN}, double{INFINITY}}) {
+    loaded.lr(bad);
+    expect_error<c10::ValueError>([&] { optimizer.step(); }, "lr must be finite, got");
+    expect_unchanged(params, after);
+  }
+}
+
+TEST(Optimizer, ARefusedGroupLeavesNothingBehind) {
+  // The kernel of a group whose other half was refused stayed, and a second attempt failed with "share memory".
+  auto params = parameters();
+  Tensorion optimizer({params[0]}, TensorionOptions(0.1));
+  auto kernel = parameter({3, 4, 5}, 8);
+  const auto attempt = [&] {
+    optimizer.add_param_group(OptimizerParamGroup({kernel, params[2] * 2}));
+  };
+  expect_error<c10::ValueError>(attempt, "got parameter 1 of group 1, shape [8], which is a non-leaf tensor");
+  expect_error<c10::ValueError>(attempt, "got parameter 1 of group 1, shape [8], which is a non-leaf tensor");
+  EXPECT_EQ(optimizer.param_groups().size(), 1U);
+  optimizer.add_param_group(OptimizerParamGroup({kernel, params[2]}));
+  EXPECT_EQ(optimizer.param_groups().size(), 3U);
+  set_gradients({params[0], params[2], kernel}, 3);
+  optimizer.step();
+  EXPECT_EQ(optimizer.state().size(), 3U);
+}
+
+TEST(Optimizer, StateTakesOnTheDtypeOfItsParameter) {
+  // A double parameter went on with the float momentum that was saved.
+  auto params = parameters();
+  Tensorion optimizer(params, TensorionOptions(0.02));
+  set_gradients(params, 1);
+  optimizer.step();
+  std::stringstream file;
+  torch::save(optimizer, file);
+  std::vector<at::Tensor> others;
+  for (const auto& param : params)
+    others.push_back(param.detach().to(at::kDouble).set_requires_grad(true));
+  Tensorion other(others, TensorionOptions(0.02));
+  torch::load(other, file);
+  const auto state_of = [](Tensorion& from, const at::Tensor& param) -> const TensorionParamState& {
+    return static_cast<const TensorionParamState&>(*from.state().at(param.unsafeGetTensorImpl()));
+  };
+  const auto& momentum = state_of(other, others[0]).momentum_buffer();
+  EXPECT_EQ(momentum.scalar_type(), at::kDouble);
+  EXPECT_TRUE(at::equal(momentum, state_of(optimizer, params[0]).momentum_buffer().to(at::kDouble)));
+  EXPECT_EQ(state_of(other, others[1]).exp_avg().scalar_type(), at::kDouble);
+  EXPECT_EQ(state_of(other, others[1]).step().scalar_type(), at::kFloat);
+  set_gradients(params, 2);
+  for (size_t i = 0; i < params.size(); ++i) others[i].mutable_grad() = params[i].grad().to(at::kDouble);
+  optimizer.step();
+  other.step();
+  for (size_t i = 0; i < params.size(); ++i) expect_close(params[i].detach(), others[i].detach(), 1e-5);
+}
+
+TEST(Optimizer, AFirstStepInInferenceModeMakesOrdinaryState) {
+  // The state was made of inference tensors, which no later step outside of that mode could update.
+  auto params = parameters(), twins = parameters();
+  Tensorion optimizer(params), reference(twins);
+  set_gradients(params, 1);
+  set_gradients(twins, 1);
+  reference.step();
+  {
+    const c10::InferenceMode inference;
+    optimizer.step();
+    std::stringstream file;
+    torch::save(optimizer, file);
+    torch::load(optimizer, file);
+  }
+  set_gradients(params, 2);
+  set_gradients(twins, 2);
+  optimizer.step();
+  reference.step();
+  expect_unchanged(params, copies(twins));
+}
+
+TEST(Optimizer, ParametersOfInferenceModeAreRefusedOutsideOfIt) {
+  std::vector<at::Tensor> params = parameters();
+  {
+    const c10::InferenceMode inference;
+    params[2] = at::ones({8});
+    params[2].mutable_grad() = at::ones({8});
+  }
+  Tensorion optimizer(params);
+  set_gradients({params[0], params[1]}, 1);
+  const auto before = copies(params);
+  expect_error<c10::ValueError>([&] { optimizer.step(); },
+                                "parameter 1 of group 1, shape [8] was made in inference mode");
+  expect_unchanged(params, before);
+  EXPECT_TRUE(optimizer.state().empty());
+  const c10::InferenceMode inference;
+  optimizer.step();
+  EXPECT_FALSE(at::equal(params[2], before[2]));
 }
 
 TEST(Optimizer, ClosureIsEvaluatedWithGradients) {

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._grid import Grid, Place
+from ._grid import Grid, Place, communication_device
 from ._plan import share
 
 _SOLVING = ("unfolding", "polar", "ns_coefficients", "ns_steps", "adjust_lr_fn")
@@ -38,7 +38,9 @@ def run(tasks: Sequence[Task]) -> None:
     kinds: dict[tuple[Grid, torch.dtype, torch.device], list[Task]] = {}
     for task in tasks:
         kinds.setdefault((task.place.grid, task.target.dtype, task.target.device), []).append(task)
-    for (grid, _, _), alike in kinds.items():
+    # In an order that does not depend on that of the parameters, which ranks with other tensors may have in between.
+    order = sorted(kinds, key=lambda kind: (kind[0].order, str(kind[1:])))
+    for grid, alike in ((kind[0], kinds[kind]) for kind in order):
         shapes = tuple(task.place.shape for task in alike)
         plan = share(shapes, tuple(task.options["unfolding"] for task in alike), grid.size)
         waiting = [_round(grid, [[alike[i] for i in indices] for indices in members]) for members in plan.rounds]
@@ -79,9 +81,10 @@ def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
         yield
         found = received()
     sizes = [sum(task.param.numel() for tasks in other for task in tasks) for other in rows]
-    all_pieces = like.new_empty(sum(sizes))
+    device = _device(grid.along_col, like)
+    all_pieces = like.new_empty(sum(sizes), device=device)
     pieces = all_pieces.split(sizes)
-    torch.cat([like.new_empty(0), *(x.reshape(-1) for x in found)], out=pieces[grid.row])
+    torch.cat([like.new_empty(0, device=device), *(x.reshape(-1).to(device) for x in found)], out=pieces[grid.row])
     del found
     if grid.rows > 1:
         works = [
@@ -92,7 +95,12 @@ def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
         yield
         for work in works:
             work.wait()
-    _apply([task for tasks in by_rank for task in tasks], all_pieces)
+    _apply([task for tasks in by_rank for task in tasks], all_pieces.to(like.device))
+
+
+def _device(group: Any, like: Tensor) -> torch.device:
+    """Where messages must be: with CPU offload not where the tensors are."""
+    return like.device if group is None else communication_device(group, like.device)
 
 
 def _trade(
@@ -102,8 +110,9 @@ def _trade(
 
     The result waits for them.
     """
-    outgoing = torch.cat([like.new_empty(0), *(x.reshape(-1) for tensors in sent for x in tensors)])
-    incoming = like.new_empty(sum(map(sum, counts)))
+    device = _device(grid.along_row, like)
+    outgoing = torch.cat([like.new_empty(0), *(x.reshape(-1) for tensors in sent for x in tensors)]).to(device)
+    incoming = like.new_empty(sum(map(sum, counts)), device=device)
     work = dist.all_to_all_single(
         incoming,
         outgoing,
@@ -116,7 +125,7 @@ def _trade(
     def received() -> list[Tensor]:
         nonlocal incoming, outgoing
         work.wait()
-        pieces = incoming.split([count for column in counts for count in column])
+        pieces = incoming.to(like.device).split([count for column in counts for count in column])
         incoming = outgoing = like  # were needed until now
         return list(pieces)
 

@@ -1,8 +1,9 @@
 """Where a tensor lies: whole in this process, the same on several ranks, or cut into pieces among them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import prod
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
@@ -12,6 +13,8 @@ from torch import Tensor
 class Grid(NamedTuple):
     """Ranks in rows. Each row holds the whole tensor, in as many pieces as there are columns."""
 
+    #: Sorts grids in the same order on all of their ranks.
+    order: tuple[int, str]
     rows: int
     cols: int
     row: int  # of this rank
@@ -55,6 +58,18 @@ def describe(tensor: Tensor) -> str:
     return f"{tensor.placements} on {tensor.device_mesh}"  # type: ignore[attr-defined]
 
 
+def placements(tensor: Tensor) -> str:
+    """The placements of a DTensor, as text that is the same in all processes; empty for a plain tensor."""
+    return str(tensor.placements) if is_dtensor(tensor) else ""  # type: ignore[attr-defined]
+
+
+def is_placed_as(tensor: Tensor, param: Tensor) -> bool:
+    """Whether both are plain tensors, or DTensors with one mesh and the same placements."""
+    if not is_dtensor(tensor) or not is_dtensor(param):
+        return is_dtensor(tensor) == is_dtensor(param)
+    return tensor.device_mesh == param.device_mesh and tensor.placements == param.placements  # type: ignore[attr-defined]
+
+
 def local(tensor: Tensor) -> Tensor:
     """The piece in this process. Writing to it writes to the tensor."""
     return tensor.to_local() if is_dtensor(tensor) else tensor  # type: ignore[operator]
@@ -69,7 +84,8 @@ def place(param: Tensor, process_group: Any) -> Place | None:
         size = 1 if process_group is None else process_group.size()
         if size == 1:
             return None
-        return Place(Grid(size, 1, process_group.rank(), 0, None, process_group), tuple(param.shape), 0)
+        order = (size, process_group.group_name)
+        return Place(Grid(order, size, 1, process_group.rank(), 0, None, process_group), tuple(param.shape), 0)
     mesh, placements = param.device_mesh, param.placements  # type: ignore[attr-defined]
     # Dimensions of one rank divide nothing.
     wide = [dimension for dimension in range(mesh.ndim) if mesh.size(dimension) > 1]
@@ -85,11 +101,22 @@ def place(param: Tensor, process_group: Any) -> Place | None:
     rows, row, along_col = _dimension(mesh, copies)
     cols, col, along_row = _dimension(mesh, cuts)
     mode = placements[cuts[0]].dim % param.dim() if cuts else 0
-    found = Place(Grid(rows, cols, row, col, along_row, along_col), tuple(param.shape), mode)
+    found = Place(Grid(_order(mesh), rows, cols, row, col, along_row, along_col), tuple(param.shape), mode)
     expected, got = found.piece_shape(col), tuple(local(param).shape)
     if got != expected:
         raise ValueError(f"expected a piece of shape {list(expected)} on this rank, got {list(got)}")
     return found
+
+
+#: Of meshes. A strong reference would keep their connections open until the interpreter ends.
+_orders: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()
+
+
+def _order(mesh: Any) -> tuple[int, str]:
+    order = _orders.get(mesh)
+    if order is None:
+        order = _orders[mesh] = (mesh.size(), str(mesh.mesh.tolist()))
+    return order
 
 
 def _dimension(mesh: Any, dimensions: list[int]) -> tuple[int, int, Any]:
@@ -98,21 +125,54 @@ def _dimension(mesh: Any, dimensions: list[int]) -> tuple[int, int, Any]:
     return mesh.size(dimensions[0]), mesh.get_local_rank(dimensions[0]), mesh.get_group(dimensions[0])
 
 
-def process_groups(groups: Iterable[Mapping[str, Any]], process_group: Any) -> list[tuple[Any, torch.device]]:
-    """All process groups that a step of these param groups talks in, small before large, each with a device.
+class Sharing(NamedTuple):
+    """A process group whose ranks share parameters."""
 
-    What is agreed on in one after the other is agreed on among all ranks of the largest mesh.
+    group: Any
+    device: torch.device  # for messages
+    mesh_size: int  # of the largest mesh that it belongs to
+    members: list[int]  # the parameters that are shared in it, by number among all
+
+
+def sharings(params: Iterable[Tensor], process_group: Any) -> list[Sharing]:
+    """The process groups that a step of these parameters talks in, with what is shared in each.
+
+    They come in an order that is the same on all ranks: by the size of the largest mesh that they belong to, then by
+    dimension. So what is handed on from one to the next reaches all ranks of the largest mesh, or of `process_group`.
     """
-    found: dict[Any, tuple[int, torch.device]] = {}
-    for param in (param for group in groups for param in group["params"]):
+    order: dict[Any, tuple[int, int, str]] = {}
+    members: dict[Any, list[int]] = {}
+    devices: dict[Any, torch.device] = {}
+
+    def add(group: Any, size: int, dimension: int, device: torch.device) -> list[int]:
+        place_in_order = (size, dimension, group.group_name)
+        order[group] = max(order.get(group, place_in_order), place_in_order)
+        devices.setdefault(group, device)
+        return members.setdefault(group, [])
+
+    if process_group is not None and process_group.size() > 1:
+        add(process_group, process_group.size(), 0, torch.device("cpu"))
+    for number, param in enumerate(params):
         if is_dtensor(param):
-            mesh = param.device_mesh
+            mesh = param.device_mesh  # type: ignore[attr-defined]
             for dimension in range(mesh.ndim):
                 if mesh.size(dimension) > 1:
-                    found.setdefault(mesh.get_group(dimension), (mesh.size(), param.device))
-        elif process_group is not None and process_group.size() > 1:
-            found.setdefault(process_group, (process_group.size(), param.device))
-    return [(group, device) for group, (_, device) in sorted(found.items(), key=lambda entry: entry[1][0])]
+                    add(mesh.get_group(dimension), mesh.size(), dimension, param.device).append(number)
+        elif process_group in members:
+            members[process_group].append(number)
+    return [
+        Sharing(group, communication_device(group, devices[group]), order[group][0], members[group])
+        for group in sorted(order, key=order.__getitem__)
+    ]
+
+
+def communication_device(group: Any, preferred: torch.device) -> torch.device:
+    """`preferred` if the group can send tensors from there, else a device it can send from.
+
+    With CPU offload, parameters are on the CPU while NCCL sends from GPUs only.
+    """
+    types = [device.type for device in group._device_types]
+    return preferred if preferred.type in types or not types else torch.device(types[0])
 
 
 def checked_group(process_group: Any) -> Any:

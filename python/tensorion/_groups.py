@@ -105,7 +105,7 @@ def split(
     params, names = group["params"], group.get("param_names")
     own_labels = labels(number, group)
     given = {key: value for key, value in group.items() if key not in ("params", "param_names")}
-    options = _options.checked(given, defaults)
+    options = _options.checked(given, defaults, ranges=True)
     with torch.no_grad():
         pieces = [_grid.local(param) for param in params + [param for other in others for param in other["params"]]]
     torch.ops.tensorion.check_parameters(
@@ -181,6 +181,11 @@ def check_gradients(group: Mapping[str, Any], number: int) -> None:
                 f"[tensorion.Tensorion] {labels(number, group)[index]} is on the meta device, where it has no values: "
                 "give the optimizer the parameters that hold them"
             )
+        if not torch.compiler.is_compiling() and param.is_inference() and not torch.is_inference_mode_enabled():
+            raise ValueError(
+                f"[tensorion.Tensorion] {labels(number, group)[index]} was made in inference mode, and can only be "
+                "updated there"
+            )
         if grad.layout != torch.strided:
             raise ValueError(
                 f"[tensorion.Tensorion] expected a dense gradient, got {grad.layout} for {labels(number, group)[index]}"
@@ -191,11 +196,7 @@ def check_gradients(group: Mapping[str, Any], number: int) -> None:
                 f"({param.dtype} on {param.device}), got shape {list(grad.shape)}, {grad.dtype} on "
                 f"{grad.device}"
             )
-        if _grid.is_dtensor(param) and (
-            not _grid.is_dtensor(grad)
-            or grad.device_mesh != param.device_mesh  # type: ignore[attr-defined]
-            or grad.placements != param.placements  # type: ignore[attr-defined]
-        ):
+        if _grid.is_dtensor(param) and not _grid.is_placed_as(grad, param):
             raise ValueError(
                 f"[tensorion.Tensorion] expected a gradient placed as {labels(number, group)[index]} "
                 f"({_grid.describe(param)}), got {_grid.describe(grad)}"

@@ -123,7 +123,7 @@ class Tensorion(Optimizer):
             "nonfinite": nonfinite,
             "maximize": maximize,
         }
-        _options.checked({}, defaults)
+        _options.checked({}, defaults, ranges=True)
         if not isinstance(params, Iterable):
             got = type(params).__name__ + (": its .parameters() are" if isinstance(params, torch.nn.Module) else "")
             raise TypeError(f"[tensorion.Tensorion] params must be an iterable of Tensors or dicts, got {got}")
@@ -182,13 +182,18 @@ class Tensorion(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         # Everything is looked at before anything changes.
-        options, found_inf = _verdict.reach(self.param_groups, self.defaults, self._process_group)
+        options, found_inf, new_state = _verdict.reach(
+            self.param_groups, self.defaults, self.state, self._process_group
+        )
         if found_inf is not None:
             self._skipped = found_inf if self._skipped is None else self._skipped + found_inf.to(self._skipped.device)
             if found_inf.device.type == "cpu":
                 if found_inf.item():
                     return loss
                 found_inf = None
+        for param, missing in new_state:
+            if missing:
+                self.state[param].update(missing)
         shared: list[_exchange.Task] = []
         for group, values in zip(self.param_groups, options, strict=True):
             params = [param for param in group["params"] if param.grad is not None]
@@ -201,8 +206,6 @@ class Tensorion(Optimizer):
     def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> list[_exchange.Task]:
         """Update the parameters that this process has to itself, and the momenta of the others: the result."""
         algorithm = options["algorithm"]
-        for param in params:
-            _state.initialize(self.state[param], param, algorithm)
         tasks = []
         if algorithm == "tensorion":
             places = [_grid.place(param, self._process_group) for param in params]
@@ -260,19 +263,37 @@ class Tensorion(Optimizer):
         return state_dict
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        """Go on from a state: all of it, or nothing where it does not fit, with an error that says where."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"[tensorion.Tensorion] state_dict must be a dict, got {type(state_dict).__name__}")
+        """Go on from a state: all of it, or nothing if it does not fit, with an error that says where.
+
+        Ranks that share tensors must all call it: they load their states together, or none of them does.
+        """
+        checked: Mapping[str, Any] | None = None
+
+        def check(_: Optimizer, state_dict: StateDict) -> None:
+            nonlocal checked
+            error = None
+            try:
+                _state.check_state_dict(state_dict, self.param_groups, self.defaults)
+            except Exception as caught:
+                error = caught
+            checked = state_dict
+            _verdict.agree_on_load(self.param_groups, state_dict, error, self._process_group)
+
         # As the last of the pre-hooks, it sees what the others made of the state.
-        handle = self.register_load_state_dict_pre_hook(
-            lambda self, state_dict: _state.check_state_dict(state_dict, self.param_groups, self.defaults)
-        )
+        handle = self.register_load_state_dict_pre_hook(check)
         try:
-            super().load_state_dict(state_dict)
+            if not isinstance(state_dict, Mapping):
+                raise TypeError(f"[tensorion.Tensorion] state_dict must be a dict, got {type(state_dict).__name__}")
+            with torch.inference_mode(False):
+                super().load_state_dict(state_dict)
+        except Exception as error:
+            if checked is None:  # what is wrong was found before: the other ranks do not know yet
+                _verdict.agree_on_load(self.param_groups, None, error, self._process_group)
+            raise
         finally:
             handle.remove()
-        skipped = state_dict.get("skipped_steps", 0)
+        assert checked is not None
+        skipped = checked.get("skipped_steps", 0)
         self._skipped = torch.tensor(float(skipped)) if skipped else None
         for param, state in self.state.items():
-            if "step" in state:
-                state["step"] = state["step"].to(param.device, torch.float32)
+            _state.convert(state, param)

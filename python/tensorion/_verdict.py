@@ -1,16 +1,13 @@
-"""Whether a step may be made: everything is looked at before anything changes.
-
-Ranks that share tensors decide together, so that none of them goes on, or waits, alone.
-"""
+"""Whether a step may be made, or a state loaded: everything is checked before anything changes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
-from . import _grid, _groups, _options
+from . import _grid, _groups, _options, _state
+from ._agreement import Ballot, agree_across_ranks, digest
 
 Groups = Sequence[Mapping[str, Any]]
 
@@ -20,79 +17,95 @@ class Verdict(NamedTuple):
 
     #: Of each group, as operators take them.
     options: list[dict[str, Any]]
-    #: 1 where it is to be skipped, else 0, on the gradients' device; None where nobody asks.
+    #: 1 if it is to be skipped, else 0, on the gradients' device; None if nobody asks.
     found_inf: Tensor | None
+    #: What the state of each parameter still lacks.
+    new_state: list[tuple[Tensor, dict[str, Tensor]]]
 
 
-def reach(groups: Groups, defaults: Mapping[str, Any], process_group: Any) -> Verdict:
-    """Raises where an option or a gradient is not right: on all ranks that share tensors, or on none."""
-    process_groups = _grid.process_groups(groups, process_group)
-    if process_groups:
-        return _together(groups, defaults, process_group, process_groups)
-    options = _checked_options(groups, defaults)
-    _refuse_nonfinite(groups, _first_nonfinite(groups, options))
-    return Verdict(options, _any_nonfinite(groups, options))
-
-
-def _together(
-    groups: Groups, defaults: Mapping[str, Any], process_group: Any, process_groups: Sequence[tuple[Any, torch.device]]
+def reach(
+    groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]], process_group: Any
 ) -> Verdict:
-    labels = _labels(groups)
-    params = [param for group in groups for param in group["params"]]
-    shared = [i for i, param in enumerate(params) if process_group is not None or _grid.is_dtensor(param)]
-    given = [params[i].grad is not None for i in shared]
-    rank, refused, nonfinite, skip = dist.get_rank(), -1, -1, False
-    options: list[dict[str, Any]] = []
-    error = None
+    """Raises if an option or a gradient is not right: on all ranks that share tensors, or on none."""
+    sharings = _grid.sharings(_params(groups), process_group)
+    if not sharings:
+        verdict = _checked(groups, defaults, state)
+        bad = _first_nonfinite(groups, verdict.options)
+        if bad >= 0:
+            label = _labels(groups)[bad]
+            raise ValueError(f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed")
+        return verdict
+    ballot = Ballot("step", _labels(groups), [param.grad is not None for param in _params(groups)])
+    verdict = Verdict([], None, [])
     try:
-        options = _checked_options(groups, defaults)
-        nonfinite = _first_nonfinite(groups, options)
-        found_inf = _any_nonfinite(groups, options)
-        skip = found_inf is not None and bool(found_inf.item())
-    except Exception as caught:
-        refused, error = rank, caught
-    # The largest wins; so the first gradient that is not finite is counted from above.
-    from_above = len(params) - nonfinite if nonfinite >= 0 else 0
-    votes = [refused, skip, from_above, *given, *(not is_given for is_given in given)]
-    refused, skip, from_above, *presence = _largest(votes, process_groups)
-    if error is not None:
+        verdict = _checked(groups, defaults, state)
+        ballot.nonfinite = _first_nonfinite(groups, verdict.options)
+        ballot.skip = verdict.found_inf is not None and bool(verdict.found_inf.item())
+        ballot.facts = _facts(groups, verdict.options)
+    except Exception as error:
+        ballot.error = error
+    skip = agree_across_ranks(ballot, sharings)
+    # Another rank may skip for a tensor that this one does not have.
+    asked = skip or verdict.found_inf is not None
+    return verdict._replace(found_inf=torch.tensor(float(skip)) if asked else None)
+
+
+def agree_on_load(
+    groups: Groups, state_dict: Mapping[str, Any] | None, error: Exception | None, process_group: Any
+) -> None:
+    """Raises `error`, if there is one: on all ranks that share tensors, or on none.
+
+    `state_dict` must have been checked if there is no error.
+    """
+    sharings = _grid.sharings(_params(groups), process_group)
+    if sharings:
+        present = [False] * len(_params(groups))
+        if error is None and state_dict is not None:
+            keys = [key for group in state_dict["param_groups"] for key in group["params"]]
+            present = [bool(state_dict["state"].get(key)) for key in keys]
+        agree_across_ranks(Ballot("load_state_dict", _labels(groups), present, error), sharings)
+    elif error is not None:
         raise error
-    if refused >= 0:
-        raise RuntimeError(
-            f"[tensorion.Tensorion] rank {refused} could not make this step, and its error says why; nothing "
-            "was changed"
-        )
-    for place, i in enumerate(shared):
-        if presence[place] and presence[len(shared) + place]:
-            raise ValueError(
-                f"[tensorion.Tensorion] expected a gradient of {labels[i]} on all ranks that share it or on none, got "
-                f"{'one' if given[place] else 'None'} on rank {rank} and not on another; nothing was changed"
-            )
-    _refuse_nonfinite(groups, len(params) - from_above if from_above else -1)
-    asked = any(values["nonfinite"] == "skip" for values in options)
-    return Verdict(options, torch.tensor(float(skip)) if asked else None)
 
 
-def _largest(votes: Sequence[int], process_groups: Sequence[tuple[Any, torch.device]]) -> list[int]:
-    """Each vote's largest value on any rank."""
-    numbers = torch.tensor([int(vote) for vote in votes])
-    for group, device in process_groups:
-        numbers = numbers.to(device)
-        dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=group)
-    return numbers.tolist()
+def _params(groups: Groups) -> list[Tensor]:
+    return [param for group in groups for param in group["params"]]
 
 
 def _labels(groups: Groups) -> list[str]:
     return [label for number, group in enumerate(groups) for label in _groups.labels(number, group)]
 
 
-def _checked_options(groups: Groups, defaults: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Raises where options, or gradients, are not right."""
-    options = [_options.checked(group, defaults) for group in groups]
+def _checked(groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]]) -> Verdict:
+    """Raises if options, or gradients, are not right."""
+    options = [_options.checked(group, defaults, ranges=False) for group in groups]
     for number, (group, values) in enumerate(zip(groups, options, strict=True)):
         _groups.check_algorithm(group, number, values)
         _groups.check_gradients(group, number)
-    return options
+    # Memory for new state is what a first step runs out of, so it is allocated while all ranks can still stop.
+    new_state = [
+        (param, _state.missing(state.get(param, {}), param, values["algorithm"]))
+        for group, values in zip(groups, options, strict=True)
+        for param in group["params"]
+        if param.grad is not None
+    ]
+    return Verdict(options, _any_nonfinite(groups, options), new_state)
+
+
+def _facts(groups: Groups, options: Sequence[Mapping[str, Any]]) -> dict[str, list[object]]:
+    """What ranks that share parameters must agree on, for each parameter."""
+    facts: dict[str, list[object]] = {"tensors": [], "algorithm": [], "lr": [], "options": []}
+    for group, values in zip(groups, options, strict=True):
+        params, names = group["params"], group.get("param_names")
+        facts["tensors"] += [
+            (names and names[i], tuple(param.shape), str(param.dtype), _grid.placements(param))
+            for i, param in enumerate(params)
+        ]
+        lr = "on a device" if isinstance(values["lr"], Tensor) else values["lr"]
+        others = digest([values[key] for key in _options.VALUES[values["algorithm"]] if key != "lr"])
+        for subject, fact in (("algorithm", values["algorithm"]), ("lr", lr), ("options", others)):
+            facts[subject] += [fact] * len(params)
+    return facts
 
 
 def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: str) -> tuple[list[Tensor], list[int]]:
@@ -107,17 +120,10 @@ def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: 
 
 
 def _first_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]]) -> int:
-    """The number of the first parameter whose gradient must be finite and is not; -1 where there is none."""
+    """The number of the first parameter whose gradient must be finite and is not; -1 if there is none."""
     grads, numbers = _gradients(groups, options, "error")
     bad = torch.ops.tensorion.first_nonfinite(grads).item() if grads else -1
     return numbers[bad] if bad >= 0 else -1
-
-
-def _refuse_nonfinite(groups: Groups, bad: int) -> None:
-    if bad >= 0:
-        raise ValueError(
-            f"[tensorion.Tensorion] the gradient of {_labels(groups)[bad]} is not finite; nothing was changed"
-        )
 
 
 def _any_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]]) -> Tensor | None:
