@@ -141,8 +141,9 @@ void Tensorion::add_param_group(const OptimizerParamGroup& group) {
   };
   collect(group, groups_given_, "");
   for (size_t i = 0; i < params.size(); ++i) {
-    TORCH_CHECK_VALUE(!params[i].defined() || params[i].is_leaf(), "[tensorion.Tensorion] expected leaf tensors, got ",
-                      names[i], ", which is a non-leaf tensor: the result of a computation");
+    TORCH_CHECK_VALUE(!params[i].defined() || params[i].is_leaf(),
+                      "[tensorion.Tensorion] expected leaf tensors, got ", names[i],
+                      ", which is a non-leaf tensor: the result of a computation");
   }
   for (size_t g = 0; g < param_groups_.size(); ++g) collect(param_groups_[g], g, "the optimizer's ");
   check_parameters(params, names);

@@ -91,8 +91,8 @@ class Tensorion : public torch::optim::Optimizer {
   int64_t skipped_steps() const;
 
   void save(torch::serialize::OutputArchive& archive) const override;
-  // All or nothing: a state that does not fit is an error that names the parameter. State takes on the dtype and
-  // the device of its parameter.
+  // All or nothing: a state that does not fit is an error that names the parameter. State takes on the dtype
+  // and the device of its parameter.
   void load(torch::serialize::InputArchive& archive) override;
 
  private:

@@ -22,7 +22,8 @@ T read(InputArchive& archive, const std::string& key) {
   return value.to<T>();
 }
 
-// A saved tensor as the parameter's state: in this dtype, on its device, and usable outside of inference mode.
+// A saved tensor as the parameter's state: in this dtype, on its device, and usable outside of inference
+// mode.
 at::Tensor converted(const at::Tensor& saved, const at::Tensor& param, at::ScalarType dtype) {
   const auto tensor = saved.to(param.device(), dtype);
   return tensor.is_inference() ? tensor.clone() : tensor;
@@ -31,8 +32,10 @@ at::Tensor converted(const at::Tensor& saved, const at::Tensor& param, at::Scala
 // The saved state as that of the parameter. Throws if its algorithm lacks a tensor or one has another shape.
 std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, const std::string& algorithm,
                                             const at::Tensor& param, const std::string& name) {
-  const auto fit = [&](const char* key, const at::Tensor& tensor, at::IntArrayRef shape, at::ScalarType dtype) {
-    TORCH_CHECK_VALUE(tensor.defined(), "[tensorion.Tensorion] the saved state of ", name, " lacks its ", key);
+  const auto fit = [&](const char* key, const at::Tensor& tensor, at::IntArrayRef shape,
+                       at::ScalarType dtype) {
+    TORCH_CHECK_VALUE(tensor.defined(), "[tensorion.Tensorion] the saved state of ", name, " lacks its ",
+                      key);
     TORCH_CHECK_VALUE(tensor.sizes() == shape, "[tensorion.Tensorion] expected a ", key, " of shape ", shape,
                       " for ", name, ", got ", tensor.sizes());
     return converted(tensor, param, dtype);
@@ -57,7 +60,8 @@ void TensorionOptions::check() const {
                       " must be finite and not negative, got ", value);
   };
   const auto below_one = [](const char* name, double value) {
-    TORCH_CHECK_VALUE(value >= 0 && value < 1, "[tensorion.Tensorion] ", name, " must be in [0, 1), got ", value);
+    TORCH_CHECK_VALUE(value >= 0 && value < 1, "[tensorion.Tensorion] ", name, " must be in [0, 1), got ",
+                      value);
   };
   not_negative("lr", lr());
   below_one("momentum", momentum());
@@ -74,7 +78,8 @@ void TensorionOptions::check() const {
 void TensorionOptions::check_step() const {
   step_options().check();
   for (const double value : {std::get<0>(fallback_betas()), std::get<1>(fallback_betas())}) {
-    TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.Tensorion] fallback_betas must be finite, got ", value);
+    TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.Tensorion] fallback_betas must be finite, got ",
+                      value);
   }
   TORCH_CHECK_VALUE(std::isfinite(fallback_eps()), "[tensorion.Tensorion] fallback_eps must be finite, got ",
                     fallback_eps());

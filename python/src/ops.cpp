@@ -176,8 +176,7 @@ void check_options(double lr, double momentum, double weight_decay, const std::s
                    double fallback_eps, double fallback_momentum, const std::string& nonfinite,
                    const std::string& algorithm, bool ranges) {
   auto options = tensorion::TensorionOptions(lr);
-  options
-      .momentum(momentum)
+  options.momentum(momentum)
       .weight_decay(weight_decay)
       .unfolding(UnfoldingStrategy::parse(unfolding))
       .polar(polar)

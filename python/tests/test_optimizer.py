@@ -19,22 +19,20 @@ SHAPES = [(4, 5, 6), (4, 3, 2, 3), (2, 3, 2, 2, 3)]
     [(shape, unfolding) for shape in SHAPES for unfolding in ["balanced", "online", *all_unfoldings(shape)]],
     ids=str,
 )
-def test_fifty_steps_of_algorithm_one(shape, unfolding):
-    options = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.3, "unfolding": unfolding}
-    for nesterov in (False, True):
-        w = nn.Parameter(gaussian(shape, 1, torch.float64))
-        start = w.detach().clone()
-        optimizer = Tensorion([w], **options, nesterov=nesterov, polar="svd")
-        reference = AlgorithmOne(w, **options, nesterov=nesterov)
-        for k in range(50):
-            w.grad = gaussian(shape, 100 + k, torch.float64)
-            optimizer.step()
-            reference.step(w.grad)
-        torch.testing.assert_close(w.detach(), torch.from_numpy(reference.w), atol=1e-9, rtol=0)
-        torch.testing.assert_close(
-            optimizer.state[w]["momentum_buffer"], torch.from_numpy(reference.m), atol=1e-12, rtol=0
-        )
-        assert (w - start).abs().max() > 0.5
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_fifty_steps_of_algorithm_one(shape, unfolding, nesterov):
+    options = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.3, "unfolding": unfolding, "nesterov": nesterov}
+    w = nn.Parameter(gaussian(shape, 1, torch.float64))
+    start = w.detach().clone()
+    optimizer = Tensorion([w], **options, polar="svd")
+    reference = AlgorithmOne(w, **options)
+    for k in range(50):
+        w.grad = gaussian(shape, 100 + k, torch.float64)
+        optimizer.step()
+        reference.step(w.grad)
+    torch.testing.assert_close(w.detach(), torch.from_numpy(reference.w), atol=1e-9, rtol=0)
+    torch.testing.assert_close(optimizer.state[w]["momentum_buffer"], torch.from_numpy(reference.m), atol=1e-12, rtol=0)
+    assert (w - start).abs().max() > 0.5
 
 
 @pytest.mark.parametrize("unfolding", ["balanced", "online", (0,)])
@@ -52,17 +50,17 @@ def test_default_polar_follows_algorithm_one(unfolding):
     assert error < 0.25 * moved
 
 
-def test_maximize_and_decay_use_their_signs():
-    for shape in [(4, 5, 6), (5, 7)]:
-        up, down = (nn.Parameter(gaussian(shape, 1)) for _ in range(2))
-        ascent = Tensorion([up], lr=0.1, maximize=True, weight_decay=0.2)
-        descent = Tensorion([down], lr=0.1, weight_decay=0.2)
-        for k in range(3):
-            up.grad = gaussian(shape, k)
-            down.grad = -up.grad
-            ascent.step()
-            descent.step()
-        torch.testing.assert_close(up, down, atol=1e-6, rtol=0)
+@pytest.mark.parametrize("shape", [(4, 5, 6), (5, 7)], ids=str)
+def test_maximize_and_decay_use_their_signs(shape):
+    up, down = (nn.Parameter(gaussian(shape, 1)) for _ in range(2))
+    ascent = Tensorion([up], lr=0.1, maximize=True, weight_decay=0.2)
+    descent = Tensorion([down], lr=0.1, weight_decay=0.2)
+    for k in range(3):
+        up.grad = gaussian(shape, k)
+        down.grad = -up.grad
+        ascent.step()
+        descent.step()
+    torch.testing.assert_close(up, down, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
@@ -77,35 +75,35 @@ def test_scale_comes_from_the_unfolded_matrix(adjust_lr_fn, scale):
     assert torch.linalg.matrix_norm(tensorion.unfold(w, (0, 2)), 2).item() == pytest.approx(scale)
 
 
-def test_layouts_give_the_same_update():
+@pytest.mark.parametrize("layout", ["channels_last", "gradient", "slice"])
+def test_layouts_give_the_same_update(layout):
     plain = parameters()
     set_gradients(plain, 1)
     Tensorion(plain).step()
-    for layout in ("channels_last", "gradient", "slice"):
-        params = parameters()
-        set_gradients(params, 1)
-        kernel = params[0]
-        if layout == "channels_last":
-            kernel.data = kernel.data.contiguous(memory_format=torch.channels_last)
-        if layout in ("channels_last", "gradient"):
-            kernel.grad = kernel.grad.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
-            params[1].grad = params[1].grad.t().contiguous().t()
-        if layout == "slice":
-            grad = kernel.grad
-            wide = torch.zeros(6, 4, 3, 6)
-            wide[..., ::2] = kernel.detach()
-            params[0] = kernel = wide[..., ::2].requires_grad_()
-            kernel.grad = grad
-        before = kernel.stride()
-        optimizer = Tensorion(params)
-        optimizer.step()
-        for param, expected in zip(params, plain, strict=True):
-            torch.testing.assert_close(param.detach(), expected.detach(), atol=1e-6, rtol=0)
-        assert kernel.stride() == before
-        if layout == "slice":
-            assert wide[..., 1::2].abs().max() == 0
-        elif layout == "channels_last":
-            assert optimizer.state[kernel]["momentum_buffer"].stride() == before
+    params = parameters()
+    set_gradients(params, 1)
+    kernel = params[0]
+    if layout == "channels_last":
+        kernel.data = kernel.data.contiguous(memory_format=torch.channels_last)
+    if layout in ("channels_last", "gradient"):
+        kernel.grad = kernel.grad.permute(3, 2, 1, 0).contiguous().permute(3, 2, 1, 0)
+        params[1].grad = params[1].grad.t().contiguous().t()
+    if layout == "slice":
+        grad = kernel.grad
+        wide = torch.zeros(6, 4, 3, 6)
+        wide[..., ::2] = kernel.detach()
+        params[0] = kernel = wide[..., ::2].requires_grad_()
+        kernel.grad = grad
+    before = kernel.stride()
+    optimizer = Tensorion(params)
+    optimizer.step()
+    for param, expected in zip(params, plain, strict=True):
+        torch.testing.assert_close(param.detach(), expected.detach(), atol=1e-6, rtol=0)
+    assert kernel.stride() == before
+    if layout == "slice":
+        assert wide[..., 1::2].abs().max() == 0
+    elif layout == "channels_last":
+        assert optimizer.state[kernel]["momentum_buffer"].stride() == before
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
@@ -125,16 +123,15 @@ def test_dtypes_keep_their_state(dtype):
             assert value.dtype == (torch.float32 if key == "step" else dtype)
 
 
-def test_scale_of_the_gradient_does_not_matter():
+@pytest.mark.parametrize("factor", [1e-20, 1e20])
+def test_scale_of_the_gradient_does_not_matter(factor):
     # An eps floor would make tiny gradients move nothing, and squares would overflow for large ones.
-    moved = []
-    for factor in (1.0, 1e-20, 1e20):
-        w = nn.Parameter(torch.zeros(6, 4, 3, 3))
-        w.grad = gaussian(w.shape, 1) * factor
-        Tensorion([w]).step()
-        moved.append(w.detach())
-    torch.testing.assert_close(moved[1], moved[0], atol=1e-6, rtol=1e-4)
-    torch.testing.assert_close(moved[2], moved[0], atol=1e-6, rtol=1e-4)
+    w, scaled = (nn.Parameter(torch.zeros(6, 4, 3, 3)) for _ in range(2))
+    w.grad = gaussian(w.shape, 1)
+    scaled.grad = w.grad * factor
+    Tensorion([w]).step()
+    Tensorion([scaled]).step()
+    torch.testing.assert_close(scaled, w, atol=1e-6, rtol=1e-4)
 
 
 def test_scalars_and_empty_tensors():

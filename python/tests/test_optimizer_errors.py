@@ -232,21 +232,28 @@ def test_parts_of_one_tensor_that_do_not_overlap_are_fine():
     Tensorion([torch.zeros(0, 3), torch.zeros(0, 3), torch.zeros(3)])
 
 
-def test_a_refused_group_leaves_the_optimizer_as_it_was():
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda params: torch.ones(2, requires_grad=True) * 2,
+        lambda params: torch.ones(2, dtype=torch.long),
+        lambda params: params[2],
+    ],
+    ids=["non-leaf", "integers", "twice"],
+)
+def test_a_refused_group_leaves_the_optimizer_as_it_was(bad):
     params = parameters()
     optimizer = Tensorion(params)
     kernel = nn.Parameter(gaussian((3, 4, 5), 1))
-    for bad in (torch.ones(2, requires_grad=True) * 2, torch.ones(2, dtype=torch.long), params[2]):
-        with pytest.raises((TypeError, ValueError)):
-            optimizer.add_param_group({"params": [kernel, bad]})
-        assert len(optimizer.param_groups) == 2
-    # Nothing of it is in the way of a second attempt.
-    optimizer.add_param_group({"params": [kernel, nn.Parameter(torch.ones(2))]})
-    assert len(optimizer.param_groups) == 4
-    del optimizer.param_groups[2:]
+    with pytest.raises((TypeError, ValueError)):
+        optimizer.add_param_group({"params": [kernel, bad(params)]})
+    assert len(optimizer.param_groups) == 2
     set_gradients([*params, kernel], 1)
     optimizer.step()
     assert kernel not in optimizer.state
+    # Nothing of it is in the way of a second attempt.
+    optimizer.add_param_group({"params": [kernel, nn.Parameter(torch.ones(2))]})
+    assert len(optimizer.param_groups) == 4
 
 
 def test_duplicates_are_warned_of_and_updated_once():

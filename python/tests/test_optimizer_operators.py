@@ -1,7 +1,9 @@
 """The operators behind the optimizer."""
 
+import pytest
 import torch
 from support import assert_same, copies, gaussian, parameters, set_gradients
+from torch.library import opcheck
 
 from tensorion import Tensorion
 
@@ -109,50 +111,54 @@ def test_lr_on_the_device_and_a_verdict():
         torch.testing.assert_close(param, twin, atol=1e-6, rtol=0)
 
 
-def test_operators():
-    from torch.library import opcheck
+def lists(shape, count):
+    return [[gaussian(shape, 10 * i + j) for j in range(2)] for i in range(count)]
 
-    def lists(shape, count):
-        return [[gaussian(shape, 10 * i + j) for j in range(2)] for i in range(count)]
 
-    common = {"lr": 0.1, "weight_decay": 0.1, "maximize": False}
-    optional = [{}, {"lr_tensor": torch.tensor(0.1), "found_inf": torch.zeros(())}]
-    for extra in optional:
-        params, grads, momenta = lists((4, 3, 2), 3)
-        for param in params:
-            param.requires_grad_()
-        opcheck(
-            torch.ops.tensorion.step_.default,
-            (params, grads, momenta),
-            {
-                **common,
-                **extra,
-                "momentum": 0.9,
-                "nesterov": True,
-                "unfolding": "online",
-                "polar": "svd",
-                "ns_coefficients": [1.0, 2.0, 3.0],
-                "ns_steps": 3,
-                "adjust_lr_fn": "original",
-            },
-        )
-        params, grads, a, b = lists((4, 3), 4)
-        opcheck(
-            torch.ops.tensorion.adamw_step_.default,
-            (params, grads, a, [x.abs() for x in b], [torch.zeros(()), torch.ones(())]),
-            {**common, **extra, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
-        )
-        opcheck(torch.ops.tensorion.sgd_step_.default, (params, grads, a), {**common, **extra, "momentum": 0.9})
+COMMON = {"lr": 0.1, "weight_decay": 0.1, "maximize": False}
+SOLVING = {"polar": "svd", "ns_coefficients": [1.0, 2.0, 3.0], "ns_steps": 3, "adjust_lr_fn": "original"}
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"lr_tensor": torch.tensor(0.1), "found_inf": torch.zeros(())}], ids=["", "device"]
+)
+def test_step_operators(extra):
+    params, grads, momenta = lists((4, 3, 2), 3)
+    for param in params:
+        param.requires_grad_()
+    opcheck(
+        torch.ops.tensorion.step_.default,
+        (params, grads, momenta),
+        {**COMMON, **extra, **SOLVING, "momentum": 0.9, "nesterov": True, "unfolding": "online"},
+    )
+    params, grads, a, b = lists((4, 3), 4)
+    opcheck(
+        torch.ops.tensorion.adamw_step_.default,
+        (params, grads, a, [x.abs() for x in b], [torch.zeros(()), torch.ones(())]),
+        {**COMMON, **extra, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8},
+    )
+    opcheck(torch.ops.tensorion.sgd_step_.default, (params, grads, a), {**COMMON, **extra, "momentum": 0.9})
+
+
+def test_operators_of_shared_steps():
     params, grads = lists((4, 3, 2), 2)
     opcheck(torch.ops.tensorion.add_gradients_.default, (params, grads), {"momentum": 0.9, "maximize": True})
-    solving = {"unfolding": "(1,)", "polar": "svd", "ns_coefficients": [1.0, 2.0, 3.0], "ns_steps": 3}
-    opcheck(torch.ops.tensorion.directions.default, (params,), {**solving, "adjust_lr_fn": "original"})
-    for extra in ({}, {"lr_tensor": torch.tensor(0.1)}):
-        opcheck(
-            torch.ops.tensorion.apply_directions_.default, (params, grads), {"lr": 0.1, "weight_decay": 0.1, **extra}
-        )
-    for operator in (torch.ops.tensorion.first_nonfinite, torch.ops.tensorion.any_nonfinite):
-        opcheck(operator.default, (lists((3, 2), 1)[0],))
+    opcheck(torch.ops.tensorion.directions.default, (params,), {**SOLVING, "unfolding": "(1,)"})
+
+
+@pytest.mark.parametrize("extra", [{}, {"lr_tensor": torch.tensor(0.1)}], ids=["", "device"])
+def test_apply_directions(extra):
+    params, directions = lists((4, 3, 2), 2)
+    arguments = {"lr": 0.1, "weight_decay": 0.1, **extra}
+    opcheck(torch.ops.tensorion.apply_directions_.default, (params, directions), arguments)
+
+
+@pytest.mark.parametrize("name", ["first_nonfinite", "any_nonfinite"])
+def test_operators_that_look_for_what_is_not_finite(name):
+    opcheck(getattr(torch.ops.tensorion, name).default, (lists((3, 2), 1)[0],))
+
+
+def test_what_is_not_finite_is_found():
     good, bad = torch.ones(3), torch.tensor([1.0, float("nan")])
     assert torch.ops.tensorion.first_nonfinite([good, bad]).item() == 1
     assert torch.ops.tensorion.first_nonfinite([good, torch.ones(0)]).item() == -1

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import AlgorithmOne, assert_same, copies, parameters, set_gradients
+from support import AlgorithmOne, assert_same, parameters, set_gradients
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import SWALR
@@ -175,20 +175,23 @@ def test_one_cycle_leaves_the_betas_of_adamw():
     assert optimizer.param_groups[1]["betas"] == (0.9, 0.999)
 
 
-def test_tensor_learning_rate():
-    runs = []
-    for lr in (0.05, torch.tensor(0.05, dtype=torch.float64), torch.tensor([0.05], dtype=torch.float64)):
-        params = parameters()
-        optimizer = Tensorion(params, lr=lr)
-        for k in range(3):
-            set_gradients(params, k)
-            optimizer.step()
-            for group in optimizer.param_groups:
-                if isinstance(lr, torch.Tensor):
-                    group["lr"].mul_(0.5)
-                else:
-                    group["lr"] *= 0.5
-        runs.append(copies(params))
-        assert float(lr) == 0.05
-    assert_same(runs[1], runs[0])
-    assert_same(runs[2], runs[0])
+@pytest.mark.parametrize("shape", [(), (1,)], ids=str)
+def test_tensor_learning_rate(shape):
+    def halve(group):
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].mul_(0.5)
+        else:
+            group["lr"] *= 0.5
+
+    lr = torch.full(shape, 0.05, dtype=torch.float64)
+    params, twins = parameters(), parameters()
+    optimizer, reference = Tensorion(params, lr=lr), Tensorion(twins, lr=0.05)
+    for k in range(3):
+        set_gradients(params, k)
+        set_gradients(twins, k)
+        optimizer.step()
+        reference.step()
+        for group in optimizer.param_groups + reference.param_groups:
+            halve(group)
+    assert_same(params, twins)
+    assert lr.item() == 0.05
