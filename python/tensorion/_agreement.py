@@ -14,7 +14,8 @@ them. Facts are compared only among ranks that share the tensors they are about.
 the last process group, so meshes of several dimensions hand `disagreeing` on once more.
 """
 
-from collections.abc import Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -42,27 +43,35 @@ class Ballot:
     """What one rank has to say about a call."""
 
     call: str  # one of _CALLS
-    labels: Sequence[str]  # of its parameters, for errors
+    label: Callable[[int], str]  # how errors call a parameter
     present: Sequence[bool]  # whether each has what the call needs
     error: Exception | None = None  # why this rank refuses
     nonfinite: int = -1  # its first parameter whose gradient must be finite and is not
     skip: bool = False
-    #: For each subject, something comparable for each parameter. Empty if this rank refuses.
-    facts: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    #: For each subject, a digest for each parameter. Empty if this rank refuses.
+    facts: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def facts_of(self, members: Sequence[int]) -> dict[str, int]:
         """What is compared among ranks that share these parameters."""
         digests = {
-            subject: digest([self.facts[subject][i] for i in members]) if self.facts else 0 for subject in SUBJECTS
+            subject: _digest_of_all(self.facts[subject][i] for i in members) if self.facts else 0
+            for subject in SUBJECTS
         }
-        present = digest([bool(self.present[i]) for i in members])
+        present = _digest_of_all(self.present[i] for i in members)
         return {"call": list(_CALLS).index(self.call), "count": len(members), **digests, "present": present}
 
 
 def digest(value: object) -> int:
     """A number that other values hardly have, the same in all processes. `value` consists of plain Python objects."""
-    found = blake2b(repr(value).encode(), digest_size=8).digest()
-    return int.from_bytes(found, "big") >> (64 - _DIGEST_BITS)
+    return _digest_of_bytes(repr(value).encode())
+
+
+def _digest_of_all(numbers: Iterable[int]) -> int:
+    return _digest_of_bytes(array("q", numbers).tobytes())
+
+
+def _digest_of_bytes(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> (64 - _DIGEST_BITS)
 
 
 def agree_across_ranks(ballot: Ballot, sharings: Sequence[Sharing]) -> bool:
@@ -105,7 +114,7 @@ def agree_across_ranks(ballot: Ballot, sharings: Sequence[Sharing]) -> bool:
             f"says on what; {unchanged}"
         )
     if bad >= 0:
-        raise ValueError(f"[tensorion.Tensorion] the gradient of {ballot.labels[bad]} is not finite; {unchanged}")
+        raise ValueError(f"[tensorion.Tensorion] the gradient of {ballot.label(bad)} is not finite; {unchanged}")
     if nonfinite >= 0:
         raise ValueError(
             f"[tensorion.Tensorion] rank {nonfinite} has a gradient that is not finite, of a parameter that this rank "
@@ -167,7 +176,7 @@ def _missing(ballot: Ballot, tagged: Sequence[int], sharing: Sharing) -> str:
     for member, having, lacking in zip(sharing.members, ranks, ranks[len(present) :], strict=False):
         if having >= 0 and lacking >= 0:
             return (
-                f"expected {_CALLS[ballot.call]} of {ballot.labels[member]} on all ranks that share it or on none, got "
+                f"expected {_CALLS[ballot.call]} of {ballot.label(member)} on all ranks that share it or on none, got "
                 f"one on rank {having} and None on rank {lacking}"
             )
     return ""

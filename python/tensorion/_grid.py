@@ -58,9 +58,9 @@ def describe(tensor: Tensor) -> str:
     return f"{tensor.placements} on {tensor.device_mesh}"  # type: ignore[attr-defined]
 
 
-def placements(tensor: Tensor) -> str:
-    """The placements of a DTensor, as text that is the same in all processes; empty for a plain tensor."""
-    return str(tensor.placements) if is_dtensor(tensor) else ""  # type: ignore[attr-defined]
+def placements(tensor: Tensor) -> Any:
+    """The placements of a DTensor; None for a plain tensor."""
+    return tensor.placements if is_dtensor(tensor) else None  # type: ignore[attr-defined]
 
 
 def is_placed_as(tensor: Tensor, param: Tensor) -> bool:

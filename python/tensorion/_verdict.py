@@ -1,6 +1,7 @@
 """Whether a step may be made, or a state loaded: everything is checked before anything changes."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -32,10 +33,11 @@ def reach(
         verdict = _checked(groups, defaults, state)
         bad = _first_nonfinite(groups, verdict.options)
         if bad >= 0:
-            label = _labels(groups)[bad]
-            raise ValueError(f"[tensorion.Tensorion] the gradient of {label} is not finite; nothing was changed")
+            raise ValueError(
+                f"[tensorion.Tensorion] the gradient of {_label(groups, bad)} is not finite; nothing was changed"
+            )
         return verdict
-    ballot = Ballot("step", _labels(groups), [param.grad is not None for param in _params(groups)])
+    ballot = Ballot("step", partial(_label, groups), [param.grad is not None for param in _params(groups)])
     verdict = Verdict([], None, [])
     try:
         verdict = _checked(groups, defaults, state)
@@ -63,7 +65,7 @@ def agree_on_load(
         if error is None and state_dict is not None:
             keys = [key for group in state_dict["param_groups"] for key in group["params"]]
             present = [bool(state_dict["state"].get(key)) for key in keys]
-        agree_across_ranks(Ballot("load_state_dict", _labels(groups), present, error), sharings)
+        agree_across_ranks(Ballot("load_state_dict", partial(_label, groups), present, error), sharings)
     elif error is not None:
         raise error
 
@@ -72,8 +74,8 @@ def _params(groups: Groups) -> list[Tensor]:
     return [param for group in groups for param in group["params"]]
 
 
-def _labels(groups: Groups) -> list[str]:
-    return [label for number, group in enumerate(groups) for label in _groups.labels(number, group)]
+def _label(groups: Groups, index: int) -> str:
+    return [label for number, group in enumerate(groups) for label in _groups.labels(number, group)][index]
 
 
 def _checked(groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]]) -> Verdict:
@@ -92,20 +94,26 @@ def _checked(groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor,
     return Verdict(options, _any_nonfinite(groups, options), new_state)
 
 
-def _facts(groups: Groups, options: Sequence[Mapping[str, Any]]) -> dict[str, list[object]]:
-    """What ranks that share parameters must agree on, for each parameter."""
-    facts: dict[str, list[object]] = {"tensors": [], "algorithm": [], "lr": [], "options": []}
+def _facts(groups: Groups, options: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Digests of what ranks that share parameters must agree on, for each parameter."""
+    facts: dict[str, list[int]] = {"tensors": [], "algorithm": [], "lr": [], "options": []}
     for group, values in zip(groups, options, strict=True):
-        params, names = group["params"], group.get("param_names")
+        params = group["params"]
+        names = group.get("param_names") or [""] * len(params)
         facts["tensors"] += [
-            (names and names[i], tuple(param.shape), str(param.dtype), _grid.placements(param))
-            for i, param in enumerate(params)
+            _tensor_digest(name, param.shape, param.dtype, _grid.placements(param))
+            for name, param in zip(names, params, strict=True)
         ]
         lr = "on a device" if isinstance(values["lr"], Tensor) else values["lr"]
-        others = digest([values[key] for key in _options.VALUES[values["algorithm"]] if key != "lr"])
+        others = [values[key] for key in _options.VALUES[values["algorithm"]] if key != "lr"]
         for subject, fact in (("algorithm", values["algorithm"]), ("lr", lr), ("options", others)):
-            facts[subject] += [fact] * len(params)
+            facts[subject] += [digest(fact)] * len(params)
     return facts
+
+
+@lru_cache(maxsize=2**16)
+def _tensor_digest(name: str, shape: torch.Size, dtype: torch.dtype, placements: Any) -> int:
+    return digest((name, tuple(shape), str(dtype), str(placements)))
 
 
 def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: str) -> tuple[list[Tensor], list[int]]:

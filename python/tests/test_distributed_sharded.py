@@ -19,7 +19,7 @@ from distributed_cases import (
 )
 from support import assert_same, conv_net, gaussian
 from torch import nn
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from tensorion import Tensorion, _exchange
@@ -72,15 +72,17 @@ def test_sharded_tensors(run, kind, world_size):
         assert any(len(set(column)) > 1 for column in zip(*sizes, strict=True))
 
 
-def fsdp_training(rank, world_size):
+def fsdp_training(rank, world_size, offload):
     model = conv_net()
-    fully_shard(model[2])
-    fully_shard(model)
+    policy = {"offload_policy": CPUOffloadPolicy(pin_memory=False)} if offload else {}
+    fully_shard(model[2], **policy)
+    fully_shard(model, **policy)
     return whole(train_network(model, rank, world_size, clip=1.0))
 
 
-def test_training_with_fully_shard(run):
-    results = run(4, fsdp_training)
+@pytest.mark.parametrize("offload", [False, True])
+def test_training_with_fully_shard(run, offload):
+    results = run(4, fsdp_training, offload)
     expected = list(train_network(conv_net(), clip=1.0))
     for params in results:
         assert_near(params, expected, tolerance=1e-5)
