@@ -181,43 +181,32 @@ class Tensorion(Optimizer):
                 _arguments.refuse("step.closure", "callable", closure)
             with torch.enable_grad():
                 loss = closure()
-        # Everything is looked at before anything changes.
-        options, found_inf, new_state = _verdict.reach(
-            self.param_groups, self.defaults, self.state, self._process_group
-        )
+        # Everything is checked before anything changes.
+        verdict = _verdict.reach(self.param_groups, self.defaults, self.state, self._process_group)
+        found_inf = verdict.found_inf
         if found_inf is not None:
             self._skipped = found_inf if self._skipped is None else self._skipped + found_inf.to(self._skipped.device)
             if found_inf.device.type == "cpu":
                 if found_inf.item():
                     return loss
                 found_inf = None
-        for param, missing in new_state:
-            if missing:
-                self.state[param].update(missing)
-        shared: list[_exchange.Task] = []
-        for group, values in zip(self.param_groups, options, strict=True):
-            params = [param for param in group["params"] if param.grad is not None]
-            if params:
-                shared += self._update(params, values, found_inf)
-        if shared:
-            _exchange.run(shared)
+        tasks: list[_exchange.Task] = []
+        for updates, options in zip(verdict.updates, verdict.options, strict=True):
+            for update in updates:
+                if update.new_state:
+                    self.state[update.param].update(update.new_state)
+            own = [update.param for update in updates if update.place is None]
+            shared = [(update.param, update.place) for update in updates if update.place is not None]
+            if shared:
+                tasks += self._accumulate(shared, options)
+            if own:
+                self._call(own, options, found_inf)
+        if tasks:
+            _exchange.run(tasks)
         return loss
 
-    def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> list[_exchange.Task]:
-        """Update the parameters that this process has to itself, and the momenta of the others: the result."""
-        algorithm = options["algorithm"]
-        tasks = []
-        if algorithm == "tensorion":
-            places = [_grid.place(param, self._process_group) for param in params]
-            shared = [(param, place) for param, place in zip(params, places, strict=True) if place is not None]
-            params = [param for param, place in zip(params, places, strict=True) if place is None]
-            if shared:
-                tasks = self._accumulate(shared, options)
-        if params:
-            self._call(params, options, found_inf)
-        return tasks
-
     def _accumulate(self, shared: list[tuple[Tensor, _grid.Place]], options: dict[str, Any]) -> list[_exchange.Task]:
+        """Update the momenta of parameters that ranks share. What remains to be done is the result."""
         grads = [_grid.local(param.grad) for param, _ in shared]
         targets = [_grid.local(self.state[param]["momentum_buffer"]) for param, _ in shared]
         arguments = {key: options[key] for key in ("momentum", "maximize")}

@@ -13,15 +13,23 @@ from ._agreement import Ballot, agree_across_ranks, digest
 Groups = Sequence[Mapping[str, Any]]
 
 
+class Update(NamedTuple):
+    """A parameter that has a gradient."""
+
+    param: Tensor
+    place: _grid.Place | None  # None if this process updates its part by itself
+    new_state: dict[str, Tensor]  # what its state still lacks
+
+
 class Verdict(NamedTuple):
     """The step may be made."""
 
     #: Of each group, as operators take them.
     options: list[dict[str, Any]]
+    #: By group.
+    updates: list[list[Update]]
     #: 1 if it is to be skipped, else 0, on the gradients' device; None if nobody asks.
     found_inf: Tensor | None
-    #: What the state of each parameter still lacks.
-    new_state: list[tuple[Tensor, dict[str, Tensor]]]
 
 
 def reach(
@@ -30,7 +38,7 @@ def reach(
     """Raises if an option or a gradient is not right: on all ranks that share tensors, or on none."""
     sharings = _grid.sharings(_params(groups), process_group)
     if not sharings:
-        verdict = _checked(groups, defaults, state)
+        verdict = _checked(groups, defaults, state, process_group)
         bad = _first_nonfinite(groups, verdict.options)
         if bad >= 0:
             raise ValueError(
@@ -38,9 +46,9 @@ def reach(
             )
         return verdict
     ballot = Ballot("step", partial(_label, groups), [param.grad is not None for param in _params(groups)])
-    verdict = Verdict([], None, [])
+    verdict = Verdict([], [], None)
     try:
-        verdict = _checked(groups, defaults, state)
+        verdict = _checked(groups, defaults, state, process_group)
         ballot.nonfinite = _first_nonfinite(groups, verdict.options)
         ballot.skip = verdict.found_inf is not None and bool(verdict.found_inf.item())
         ballot.facts = _facts(groups, verdict.options)
@@ -78,20 +86,28 @@ def _label(groups: Groups, index: int) -> str:
     return [label for number, group in enumerate(groups) for label in _groups.labels(number, group)][index]
 
 
-def _checked(groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]]) -> Verdict:
+def _checked(
+    groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]], process_group: Any
+) -> Verdict:
     """Raises if options, or gradients, are not right."""
     options = [_options.checked(group, defaults, ranges=False) for group in groups]
     for number, (group, values) in enumerate(zip(groups, options, strict=True)):
         _groups.check_algorithm(group, number, values)
         _groups.check_gradients(group, number)
     # Memory for new state is what a first step runs out of, so it is allocated while all ranks can still stop.
-    new_state = [
-        (param, _state.missing(state.get(param, {}), param, values["algorithm"]))
+    updates = [
+        [
+            Update(
+                param,
+                _grid.place(param, process_group) if values["algorithm"] == "tensorion" else None,
+                _state.missing(state.get(param, {}), param, values["algorithm"]),
+            )
+            for param in group["params"]
+            if param.grad is not None
+        ]
         for group, values in zip(groups, options, strict=True)
-        for param in group["params"]
-        if param.grad is not None
     ]
-    return Verdict(options, _any_nonfinite(groups, options), new_state)
+    return Verdict(options, updates, _any_nonfinite(groups, options))
 
 
 def _facts(groups: Groups, options: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
