@@ -22,8 +22,8 @@ from hashlib import blake2b
 import torch
 import torch.distributed as dist
 
-from ._grid import Sharing
 from ._plan import MAX_WORLD_SIZE
+from ._sharding import Sharing
 
 #: What ranks must agree on in every process group, and how errors call it.
 SUBJECTS = {

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _grid, _groups, _options
+from . import _group_split, _options, _sharding
 
 #: The state that each algorithm keeps, in the order of its operator's arguments.
 KEYS = {
@@ -59,7 +59,7 @@ def check_state_dict(
             f"[tensorion.Tensorion] expected the state of {len(groups)} param groups, got {len(saved_groups)}"
         )
     for number, (group, saved) in enumerate(zip(groups, saved_groups, strict=True)):
-        labels = _groups.labels(number, group)
+        labels = _group_split.labels(number, group)
         count = len(saved["params"])
         if count != len(labels):
             raise ValueError(
@@ -78,7 +78,7 @@ def check_state_dict(
                     f"'{group['algorithm']}', got only {sorted(map(str, saved))}"
                 )
         values = _options.checked(saved, defaults, ranges=False)
-        _groups.check_algorithm(group, number, values)
+        _group_split.check_algorithm(group, number, values)
         for param, label, key in zip(group["params"], labels, saved["params"], strict=True):
             state = saved_state.get(key)
             if state is not None and not isinstance(state, Mapping):
@@ -90,7 +90,7 @@ def check_state_dict(
 
 
 def _check_form(state: object, groups: object) -> None:
-    """Raise where these are not what a state dict consists of."""
+    """Raise if these are not what a state dict consists of."""
     if not isinstance(state, Mapping):
         raise ValueError(f"[tensorion.Tensorion] expected 'state' to be a dict, got {type(state).__name__}")
     if not isinstance(groups, Sequence):
@@ -105,9 +105,9 @@ def _check_form(state: object, groups: object) -> None:
 
 
 def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:
-    """Raise where the state would put a NaN into the parameter."""
+    """Raise if the state would put a NaN into the parameter."""
     for key in KEYS[algorithm]:
-        value = _grid.local(state[key])
+        value = _sharding.to_local(state[key])
         # Second moments may overflow, as torch's do: that parameter then stands still.
         bad = value.isnan() if key == "exp_avg_sq" else ~value.isfinite()
         if bad.any():
@@ -132,8 +132,8 @@ def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label:
                 f"[tensorion.Tensorion] expected a dense, real floating-point {key} for {label}, got {value.dtype}, "
                 f"{value.layout} on {value.device}"
             )
-        if key != "step" and not _grid.is_placed_as(value, param):
+        if key != "step" and not _sharding.is_placed_as(value, param):
             raise ValueError(
-                f"[tensorion.Tensorion] expected a {key} placed as {label} ({_grid.describe(param)}), got "
-                f"{_grid.describe(value)}: torch.distributed.checkpoint.state_dict converts between them"
+                f"[tensorion.Tensorion] expected a {key} placed as {label} ({_sharding.describe(param)}), got "
+                f"{_sharding.describe(value)}: torch.distributed.checkpoint.state_dict converts between them"
             )

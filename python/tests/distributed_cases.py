@@ -6,7 +6,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
-from tensorion import Tensorion, _exchange
+from tensorion import Tensorion, _distributed_step
 
 # Cut along the first mode over 4 ranks they leave pieces of unequal size, and some ranks without any.
 SHAPES = [(6, 4, 3, 3), (5, 7), (9,), (5, 3, 2), (16, 8, 3, 3), (7, 5, 3), (2, 3, 4), (1, 6, 5, 2)]
@@ -65,17 +65,17 @@ class Solved:
     """Records the shapes that this rank solves for."""
 
     def __enter__(self):
-        self.shapes, self._solved = [], _exchange._solved
+        self.shapes, self._solve = [], _distributed_step._solve
 
         def solved(tasks, targets):
             self.shapes += [tuple(target.shape) for target in targets]
-            return self._solved(tasks, targets)
+            return self._solve(tasks, targets)
 
-        _exchange._solved = solved
+        _distributed_step._solve = solved
         return self
 
     def __exit__(self, *_):
-        _exchange._solved = self._solved
+        _distributed_step._solve = self._solve
 
 
 def assert_all_solved_once(solved, name):

@@ -22,7 +22,7 @@ from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
-from tensorion import Tensorion, _exchange
+from tensorion import Tensorion, _distributed_step
 
 
 def fully_sharded(rank, world_size, kind, name):
@@ -121,14 +121,14 @@ def assembled(rank, world_size):
     fully_shard(bag)
     params = list(bag.params)
     set_sharded_gradients(params, 1)
-    sizes, joined = [], _exchange._joined
+    sizes, joined = [], _distributed_step._gather
 
     def watched(*arguments):
         found = joined(*arguments)
         sizes.append(sum(tensor.numel() for tensor in found))
         return found
 
-    _exchange._joined = watched
+    _distributed_step._gather = watched
     Tensorion(params).step()
     return sizes
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from tensorion import _grid
+from tensorion import _sharding
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ from tensorion import _grid
 )
 def test_messages_travel_where_the_backend_can_send_from(supported, preferred, expected):
     group = SimpleNamespace(_device_types=[torch.device(name) for name in supported])
-    assert _grid.communication_device(group, torch.device(preferred)) == torch.device(expected)
+    assert _sharding.communication_device(group, torch.device(preferred)) == torch.device(expected)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from . import _grid, _groups, _options, _state
+from . import _group_split, _options, _sharding, _state
 from ._agreement import Ballot, agree_across_ranks, digest
 
 Groups = Sequence[Mapping[str, Any]]
@@ -17,7 +17,7 @@ class Update(NamedTuple):
     """A parameter that has a gradient."""
 
     param: Tensor
-    place: _grid.Place | None  # None if this process updates its part by itself
+    layout: _sharding.ShardLayout | None  # None if this process updates its part by itself
     new_state: dict[str, Tensor]  # what its state still lacks
 
 
@@ -32,11 +32,11 @@ class Verdict(NamedTuple):
     found_inf: Tensor | None
 
 
-def reach(
+def check_step(
     groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]], process_group: Any
 ) -> Verdict:
     """Raises if an option or a gradient is not right: on all ranks that share tensors, or on none."""
-    sharings = _grid.sharings(_params(groups), process_group)
+    sharings = _sharding.sharings(_params(groups), process_group)
     if not sharings:
         verdict = _checked(groups, defaults, state, process_group)
         bad = _first_nonfinite(groups, verdict.options)
@@ -67,7 +67,7 @@ def agree_on_load(
 
     `state_dict` must have been checked if there is no error.
     """
-    sharings = _grid.sharings(_params(groups), process_group)
+    sharings = _sharding.sharings(_params(groups), process_group)
     if sharings:
         present = [False] * len(_params(groups))
         if error is None and state_dict is not None:
@@ -83,7 +83,7 @@ def _params(groups: Groups) -> list[Tensor]:
 
 
 def _label(groups: Groups, index: int) -> str:
-    return [label for number, group in enumerate(groups) for label in _groups.labels(number, group)][index]
+    return [label for number, group in enumerate(groups) for label in _group_split.labels(number, group)][index]
 
 
 def _checked(
@@ -92,14 +92,14 @@ def _checked(
     """Raises if options, or gradients, are not right."""
     options = [_options.checked(group, defaults, ranges=False) for group in groups]
     for number, (group, values) in enumerate(zip(groups, options, strict=True)):
-        _groups.check_algorithm(group, number, values)
-        _groups.check_gradients(group, number)
+        _group_split.check_algorithm(group, number, values)
+        _group_split.check_gradients(group, number)
     # Memory for new state is what a first step runs out of, so it is allocated while all ranks can still stop.
     updates = [
         [
             Update(
                 param,
-                _grid.place(param, process_group) if values["algorithm"] == "tensorion" else None,
+                _sharding.layout_of(param, process_group) if values["algorithm"] == "tensorion" else None,
                 _state.missing(state.get(param, {}), param, values["algorithm"]),
             )
             for param in group["params"]
@@ -117,7 +117,7 @@ def _facts(groups: Groups, options: Sequence[Mapping[str, Any]]) -> dict[str, li
         params = group["params"]
         names = group.get("param_names") or [""] * len(params)
         facts["tensors"] += [
-            _tensor_digest(name, param.shape, param.dtype, _grid.placements(param))
+            _tensor_digest(name, param.shape, param.dtype, _sharding.placements(param))
             for name, param in zip(names, params, strict=True)
         ]
         lr = "on a device" if isinstance(values["lr"], Tensor) else values["lr"]
@@ -140,7 +140,7 @@ def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: 
         for param in group["params"]
     ]
     watched = [i for i, (param, is_watched) in enumerate(params) if is_watched and param.grad is not None]
-    return [_grid.local(params[i][0].grad) for i in watched], watched
+    return [_sharding.to_local(params[i][0].grad) for i in watched], watched
 
 
 def _first_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]]) -> int:

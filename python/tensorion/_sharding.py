@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-class Grid(NamedTuple):
+class RankGrid(NamedTuple):
     """Ranks in rows. Each row holds the whole tensor, in as many pieces as there are columns."""
 
     #: Sorts grids in the same order on all of their ranks.
@@ -19,7 +19,7 @@ class Grid(NamedTuple):
     cols: int
     row: int  # of this rank
     col: int
-    along_row: Any  # the process group of the ranks with the other pieces; None where there are none
+    along_row: Any  # the process group of the ranks with the other pieces; None if there are none
     along_col: Any  # that of the ranks with the same piece
 
     @property
@@ -27,10 +27,10 @@ class Grid(NamedTuple):
         return self.rows * self.cols
 
 
-class Place(NamedTuple):
-    """Where a tensor lies: a grid, and the mode along which it is cut there (0 where it is not)."""
+class ShardLayout(NamedTuple):
+    """Where a tensor lies: a grid, and the mode along which it is cut there (0 if it is not)."""
 
-    grid: Grid
+    grid: RankGrid
     shape: tuple[int, ...]
     mode: int
 
@@ -70,22 +70,24 @@ def is_placed_as(tensor: Tensor, param: Tensor) -> bool:
     return tensor.device_mesh == param.device_mesh and tensor.placements == param.placements  # type: ignore[attr-defined]
 
 
-def local(tensor: Tensor) -> Tensor:
+def to_local(tensor: Tensor) -> Tensor:
     """The piece in this process. Writing to it writes to the tensor."""
     return tensor.to_local() if is_dtensor(tensor) else tensor  # type: ignore[operator]
 
 
-def place(param: Tensor, process_group: Any) -> Place | None:
-    """Where the parameter lies among ranks; None where this process has it to itself.
+def layout_of(param: Tensor, process_group: Any) -> ShardLayout | None:
+    """Where the parameter lies among ranks; None if this process has it to itself.
 
-    Raises where it is cut along more than one dimension of its mesh.
+    Raises if it is cut along more than one dimension of its mesh.
     """
     if not is_dtensor(param):
         size = 1 if process_group is None else process_group.size()
         if size == 1:
             return None
         order = (size, process_group.group_name)
-        return Place(Grid(order, size, 1, process_group.rank(), 0, None, process_group), tuple(param.shape), 0)
+        return ShardLayout(
+            RankGrid(order, size, 1, process_group.rank(), 0, None, process_group), tuple(param.shape), 0
+        )
     mesh, placements = param.device_mesh, param.placements  # type: ignore[attr-defined]
     # Dimensions of one rank divide nothing.
     wide = [dimension for dimension in range(mesh.ndim) if mesh.size(dimension) > 1]
@@ -101,8 +103,8 @@ def place(param: Tensor, process_group: Any) -> Place | None:
     rows, row, along_col = _dimension(mesh, copies)
     cols, col, along_row = _dimension(mesh, cuts)
     mode = placements[cuts[0]].dim % param.dim() if cuts else 0
-    found = Place(Grid(_order(mesh), rows, cols, row, col, along_row, along_col), tuple(param.shape), mode)
-    expected, got = found.piece_shape(col), tuple(local(param).shape)
+    found = ShardLayout(RankGrid(_order(mesh), rows, cols, row, col, along_row, along_col), tuple(param.shape), mode)
+    expected, got = found.piece_shape(col), tuple(to_local(param).shape)
     if got != expected:
         raise ValueError(f"expected a piece of shape {list(expected)} on this rank, got {list(got)}")
     return found
@@ -145,8 +147,8 @@ def sharings(params: Iterable[Tensor], process_group: Any) -> list[Sharing]:
     devices: dict[Any, torch.device] = {}
 
     def add(group: Any, size: int, dimension: int, device: torch.device) -> list[int]:
-        place_in_order = (size, dimension, group.group_name)
-        order[group] = max(order.get(group, place_in_order), place_in_order)
+        key = (size, dimension, group.group_name)
+        order[group] = max(order.get(group, key), key)
         devices.setdefault(group, device)
         return members.setdefault(group, [])
 
