@@ -1,6 +1,7 @@
 #include "tensorion/optimizer.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/optim/serialize.h>
 #include <torch/serialize/archive.h>
 
@@ -70,6 +71,8 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
 
 void check_gradient(const at::Tensor& param, const std::string& name, const TensorionOptions& options) {
   const auto& grad = param.grad();
+  TORCH_CHECK_VALUE(!param.is_inference() || c10::InferenceMode::is_enabled(), "[tensorion.Tensorion] ", name,
+                    " was made in inference mode, and can only be updated there");
   TORCH_CHECK_VALUE(grad.layout() == at::kStrided, "[tensorion.Tensorion] expected a dense gradient, got ",
                     grad.layout(), " for ", name);
   TORCH_CHECK_VALUE(grad.sizes() == param.sizes() && grad.device() == param.device() &&
@@ -82,6 +85,9 @@ void check_gradient(const at::Tensor& param, const std::string& name, const Tens
 }
 
 std::unique_ptr<TensorionParamState> fresh_state(const at::Tensor& param, const std::string& algorithm) {
+  // Tensors made in inference mode could never be updated outside of it.
+  const c10::InferenceMode ordinary_tensors(false);
+  const c10::NoGradGuard no_grad;
   auto state = std::make_unique<TensorionParamState>();
   if (algorithm == "adamw") {
     state->step(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(param.device())));
@@ -134,13 +140,26 @@ void Tensorion::add_param_group(const OptimizerParamGroup& group) {
     }
   };
   collect(group, groups_given_, "");
+  for (size_t i = 0; i < params.size(); ++i) {
+    TORCH_CHECK_VALUE(!params[i].defined() || params[i].is_leaf(),
+                      "[tensorion.Tensorion] expected leaf tensors, got ", names[i],
+                      ", which is a non-leaf tensor: the result of a computation");
+  }
   for (size_t g = 0; g < param_groups_.size(); ++g) collect(param_groups_[g], g, "the optimizer's ");
   check_parameters(params, names);
-  for (auto& part : split(group, static_cast<const TensorionOptions&>(*defaults_), groups_given_++)) {
-    Optimizer::add_param_group(part);
-    // libtorch replaces the options of optimizers that are not its own by the defaults.
-    param_groups_.back().set_options(part.options().clone());
+  const auto parts = split(group, static_cast<const TensorionOptions&>(*defaults_), groups_given_);
+  const auto count = param_groups_.size();
+  try {
+    for (const auto& part : parts) {
+      Optimizer::add_param_group(part);
+      // libtorch replaces the options of optimizers that are not its own by the defaults.
+      param_groups_.back().set_options(part.options().clone());
+    }
+  } catch (...) {
+    while (param_groups_.size() > count) param_groups_.pop_back();
+    throw;
   }
+  ++groups_given_;
 }
 
 OptimizerParamGroup param_group(std::vector<at::Tensor> params, TensorionOptions options) {
@@ -158,7 +177,7 @@ at::Tensor Tensorion::step(LossClosure closure) {
   std::vector<at::Tensor> skippable;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = options_of(param_groups_[g]);
-    options.check();
+    options.check_step();
     TORCH_CHECK_VALUE(!options.algorithm().empty(), "[tensorion.Tensorion] param group ", g,
                       " has no algorithm: add groups by Tensorion::add_param_group");
     for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {

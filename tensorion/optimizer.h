@@ -46,8 +46,11 @@ struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<Tensori
   TORCH_ARG(std::string, algorithm);
 
  public:
-  // Throws where an option is out of range.
+  // Throws if an option is out of range.
   void check() const;
+  // Throws if a number is not finite or a name is unknown. A step checks no more: schedulers may leave the
+  // ranges, if only by rounding.
+  void check_step() const;
   StepOptions step_options() const;
 
   void serialize(torch::serialize::InputArchive& archive) override;
@@ -79,7 +82,7 @@ class Tensorion : public torch::optim::Optimizer {
   explicit Tensorion(std::vector<at::Tensor> params, const TensorionOptions& defaults = {})
       : Tensorion({torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
 
-  // Splits the group by effective order, as the constructor does.
+  // Splits the group by effective order, as the constructor does. Adds all of it, or nothing if it throws.
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 
   at::Tensor step(LossClosure closure = nullptr) override;
@@ -88,7 +91,8 @@ class Tensorion : public torch::optim::Optimizer {
   int64_t skipped_steps() const;
 
   void save(torch::serialize::OutputArchive& archive) const override;
-  // All or nothing: a state that does not fit is an error that names the parameter.
+  // All or nothing: a state that does not fit is an error that names the parameter. State takes on the dtype
+  // and the device of its parameter.
   void load(torch::serialize::InputArchive& archive) override;
 
  private:

@@ -1,5 +1,6 @@
 // The options of the optimizer, and how it is saved and loaded.
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/optim/serialize.h>
 #include <torch/serialize/archive.h>
 
@@ -21,37 +22,72 @@ T read(InputArchive& archive, const std::string& key) {
   return value.to<T>();
 }
 
-// What a state must hold to go on with the parameter, by name.
-std::vector<std::pair<const char*, at::Tensor>> tensors_of(const TensorionParamState& state) {
-  return {{"momentum_buffer", state.momentum_buffer()},
-          {"exp_avg", state.exp_avg()},
-          {"exp_avg_sq", state.exp_avg_sq()}};
+// A saved tensor as the parameter's state: in this dtype, on its device, and usable outside of inference
+// mode.
+at::Tensor converted(const at::Tensor& saved, const at::Tensor& param, at::ScalarType dtype) {
+  const auto tensor = saved.to(param.device(), dtype);
+  return tensor.is_inference() ? tensor.clone() : tensor;
+}
+
+// The saved state as that of the parameter. Throws if its algorithm lacks a tensor or one has another shape.
+std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, const std::string& algorithm,
+                                            const at::Tensor& param, const std::string& name) {
+  const auto fit = [&](const char* key, const at::Tensor& tensor, at::IntArrayRef shape,
+                       at::ScalarType dtype) {
+    TORCH_CHECK_VALUE(tensor.defined(), "[tensorion.Tensorion] the saved state of ", name, " lacks its ",
+                      key);
+    TORCH_CHECK_VALUE(tensor.sizes() == shape, "[tensorion.Tensorion] expected a ", key, " of shape ", shape,
+                      " for ", name, ", got ", tensor.sizes());
+    return converted(tensor, param, dtype);
+  };
+  auto state = std::make_unique<TensorionParamState>();
+  if (algorithm == "adamw") {
+    state->step(fit("step", saved.step(), {}, at::kFloat));
+    state->exp_avg(fit("exp_avg", saved.exp_avg(), param.sizes(), param.scalar_type()));
+    state->exp_avg_sq(fit("exp_avg_sq", saved.exp_avg_sq(), param.sizes(), param.scalar_type()));
+  } else {
+    state->momentum_buffer(
+        fit("momentum_buffer", saved.momentum_buffer(), param.sizes(), param.scalar_type()));
+  }
+  return state;
 }
 
 }  // namespace
 
 void TensorionOptions::check() const {
+  const auto not_negative = [](const char* name, double value) {
+    TORCH_CHECK_VALUE(value >= 0 && std::isfinite(value), "[tensorion.Tensorion] ", name,
+                      " must be finite and not negative, got ", value);
+  };
+  const auto below_one = [](const char* name, double value) {
+    TORCH_CHECK_VALUE(value >= 0 && value < 1, "[tensorion.Tensorion] ", name, " must be in [0, 1), got ",
+                      value);
+  };
+  not_negative("lr", lr());
+  below_one("momentum", momentum());
+  not_negative("weight_decay", weight_decay());
+  not_negative("fallback_lr", fallback_lr().value_or(0));
+  not_negative("fallback_weight_decay", fallback_weight_decay().value_or(0));
+  below_one("fallback_betas", std::get<0>(fallback_betas()));
+  below_one("fallback_betas", std::get<1>(fallback_betas()));
+  not_negative("fallback_eps", fallback_eps());
+  below_one("fallback_momentum", fallback_momentum());
+  check_step();
+}
+
+void TensorionOptions::check_step() const {
   step_options().check();
+  for (const double value : {std::get<0>(fallback_betas()), std::get<1>(fallback_betas())}) {
+    TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.Tensorion] fallback_betas must be finite, got ",
+                      value);
+  }
+  TORCH_CHECK_VALUE(std::isfinite(fallback_eps()), "[tensorion.Tensorion] fallback_eps must be finite, got ",
+                    fallback_eps());
   TORCH_CHECK_VALUE(min_order() >= 1, "[tensorion.Tensorion] min_order must be at least 1, got ",
                     min_order());
   TORCH_CHECK_VALUE(!fallback() || *fallback() == "adamw" || *fallback() == "sgd",
                     "[tensorion.Tensorion] fallback must be 'adamw', 'sgd' or nothing, got '",
                     fallback().value_or(""), "'");
-  for (const auto& [name, value] : {std::pair{"fallback_lr", fallback_lr()},
-                                    std::pair{"fallback_weight_decay", fallback_weight_decay()}}) {
-    TORCH_CHECK_VALUE(!value || (*value >= 0 && std::isfinite(*value)), "[tensorion.Tensorion] ", name,
-                      " must be finite and not negative, got ", value.value_or(0));
-  }
-  const auto [beta1, beta2] = fallback_betas();
-  for (const double beta : {beta1, beta2}) {
-    TORCH_CHECK_VALUE(beta >= 0 && beta < 1, "[tensorion.Tensorion] fallback_betas must be in [0, 1), got ",
-                      beta);
-  }
-  TORCH_CHECK_VALUE(fallback_eps() >= 0 && std::isfinite(fallback_eps()),
-                    "[tensorion.Tensorion] fallback_eps must be finite and not negative, got ",
-                    fallback_eps());
-  TORCH_CHECK_VALUE(fallback_momentum() >= 0 && fallback_momentum() < 1,
-                    "[tensorion.Tensorion] fallback_momentum must be in [0, 1), got ", fallback_momentum());
   TORCH_CHECK_VALUE(nonfinite() == "error" || nonfinite() == "skip" || nonfinite() == "ignore",
                     "[tensorion.Tensorion] nonfinite must be 'error', 'skip' or 'ignore', got '", nonfinite(),
                     "'");
@@ -143,6 +179,7 @@ void Tensorion::save(OutputArchive& archive) const {
 }
 
 void Tensorion::load(InputArchive& archive) {
+  const c10::InferenceMode ordinary_tensors(false);
   InputArchive state_archive, group_archive;
   archive.read("state", state_archive);
   archive.read("param_groups", group_archive);
@@ -162,21 +199,18 @@ void Tensorion::load(InputArchive& archive) {
     const auto& keys = saved_groups[g].first;
     TORCH_CHECK_VALUE(keys.size() == params.size(), "[tensorion.Tensorion] expected the state of ",
                       params.size(), " parameters in group ", g, ", got ", keys.size());
-    const auto& saved = static_cast<const TensorionOptions&>(*saved_groups[g].second).algorithm();
+    const auto& saved = static_cast<const TensorionOptions&>(*saved_groups[g].second);
     const auto& current = static_cast<const TensorionOptions&>(param_groups_[g].options()).algorithm();
-    TORCH_CHECK_VALUE(saved == current, "[tensorion.Tensorion] expected the state of algorithm '", current,
-                      "' in group ", g, ", got '", saved, "'");
+    TORCH_CHECK_VALUE(saved.algorithm() == current, "[tensorion.Tensorion] expected the state of algorithm '",
+                      current, "' in group ", g, ", got '", saved.algorithm(), "'");
+    saved.check_step();
     for (size_t i = 0; i < params.size(); ++i) {
       const auto found =
           saved_state.find(reinterpret_cast<void*>(std::stoull(keys[i])));  // NOLINT: torch's key
       if (found == saved_state.end()) continue;
-      auto& state = static_cast<TensorionParamState&>(*found->second);
-      for (const auto& [name, tensor] : tensors_of(state)) {
-        TORCH_CHECK_VALUE(!tensor.defined() || tensor.sizes() == params[i].sizes(),
-                          "[tensorion.Tensorion] expected a ", name, " of shape ", params[i].sizes(),
-                          " for parameter ", i, " of group ", g, ", got ", tensor.sizes());
-      }
-      loaded[params[i].unsafeGetTensorImpl()] = std::move(found->second);
+      loaded[params[i].unsafeGetTensorImpl()] =
+          fitted(static_cast<const TensorionParamState&>(*found->second), current, params[i],
+                 c10::str("parameter ", i, " of group ", g));
     }
   }
   for (size_t g = 0; g < saved_groups.size(); ++g)

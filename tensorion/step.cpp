@@ -187,12 +187,10 @@ void for_each_tensor(at::TensorList tensors, const UnfoldingStrategy& strategy, 
 }  // namespace
 
 void StepOptions::check() const {
-  TORCH_CHECK_VALUE(lr >= 0 && std::isfinite(lr), "[tensorion.step] lr must be finite and not negative, got ",
-                    lr);
-  TORCH_CHECK_VALUE(momentum >= 0 && momentum < 1, "[tensorion.step] momentum must be in [0, 1), got ",
-                    momentum);
-  TORCH_CHECK_VALUE(weight_decay >= 0 && std::isfinite(weight_decay),
-                    "[tensorion.step] weight_decay must be finite and not negative, got ", weight_decay);
+  for (const auto& [name, value] :
+       {std::pair{"lr", lr}, std::pair{"momentum", momentum}, std::pair{"weight_decay", weight_decay}}) {
+    TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.step] ", name, " must be finite, got ", value);
+  }
   TORCH_CHECK_VALUE(
       adjust_lr_fn == "match_rms_adamw" || adjust_lr_fn == "original" || adjust_lr_fn == "conv_radius",
       "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original' or 'conv_radius', got '",

@@ -29,7 +29,8 @@ struct StepOptions {
   // A 0-dim tensor: where it is not 0, the call changes nothing. Decided on the device.
   std::optional<at::Tensor> found_inf;
 
-  // Throws where an option is out of range.
+  // Throws if a number is not finite or a name is unknown. Ranges are not checked here: a scheduler may end a
+  // rounding error below 0, as torch's LinearLR does. TensorionOptions::check checks them once.
   void check() const;
 };
 

@@ -136,7 +136,7 @@ const Case kCases[] = {
      [](World& w) { step_with(w, {w.x}, {w.momentum}, {.unfolding = Modes{3}}); }, Kind::kValue,
      "mode must be in [0, 3), got 3"},
     {"step: lr is infinite", [](World& w) { step_with(w, {w.x}, {w.momentum}, {.lr = kInfinite}); },
-     Kind::kValue, "lr must be finite and not negative, got inf"},
+     Kind::kValue, "lr must be finite, got inf"},
     {"optimizer: lr is NaN", [](World& w) { w.optimizer(TensorionOptions(kNan)); }, Kind::kValue,
      "lr must be finite and not negative, got nan"},
     {"optimizer: min_order is 0", [](World& w) { w.optimizer(TensorionOptions().min_order(0)); },

@@ -1,5 +1,6 @@
 #include "tensorion/optimizer.h"
 
+#include <c10/core/InferenceMode.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -9,44 +10,13 @@
 
 #include <sstream>
 
-#include "tests/support.h"
+#include "tests/optimizer_cases.h"
 
 namespace tensorion {
 namespace {
 
-using testing::expect_close;
-using testing::expect_error;
-using testing::gaussian;
+using namespace testing;  // NOLINT(google-build-using-namespace): the cases of this test
 using torch::optim::OptimizerParamGroup;
-
-at::Tensor parameter(at::IntArrayRef shape, uint64_t seed) {
-  return gaussian(shape, seed).set_requires_grad(true);
-}
-
-const TensorionOptions& options_of(const OptimizerParamGroup& group) {
-  return static_cast<const TensorionOptions&>(group.options());
-}
-
-// A kernel, a matrix and a vector with gradients.
-std::vector<at::Tensor> parameters(uint64_t seed = 1) {
-  std::vector<at::Tensor> params{parameter({6, 4, 3, 3}, seed), parameter({5, 7}, seed + 1),
-                                 parameter({8}, seed + 2)};
-  return params;
-}
-
-void set_gradients(const std::vector<at::Tensor>& params, uint64_t seed) {
-  for (size_t i = 0; i < params.size(); ++i) params[i].mutable_grad() = gaussian(params[i].sizes(), seed + i);
-}
-
-std::vector<at::Tensor> copies(const std::vector<at::Tensor>& params) {
-  std::vector<at::Tensor> out;
-  for (const auto& param : params) out.push_back(param.detach().clone());
-  return out;
-}
-
-void expect_unchanged(const std::vector<at::Tensor>& params, const std::vector<at::Tensor>& before) {
-  for (size_t i = 0; i < params.size(); ++i) EXPECT_TRUE(at::equal(params[i].detach(), before[i])) << i;
-}
 
 TEST(Optimizer, SplitsByEffectiveOrder) {
   auto params = parameters();
@@ -164,57 +134,6 @@ TEST(Optimizer, NonfiniteGradients) {
   }
 }
 
-TEST(Optimizer, ResumingIsExact) {
-  const auto train = [](Tensorion& optimizer, const std::vector<at::Tensor>& params, int first, int last) {
-    for (int k = first; k < last; ++k) {
-      set_gradients(params, 100 * k);
-      optimizer.step();
-    }
-  };
-  const auto options =
-      TensorionOptions(0.02).momentum(0.8).unfolding("online").ns_steps(7).fallback_lr(0.003);
-  auto whole = parameters();
-  Tensorion uninterrupted(whole, options);
-  train(uninterrupted, whole, 0, 10);
-
-  auto half = parameters();
-  Tensorion first(half, options);
-  train(first, half, 0, 5);
-  std::stringstream file;
-  torch::save(first, file);
-  auto resumed = copies(half);
-  for (auto& param : resumed) param.set_requires_grad(true);
-  Tensorion second(resumed, TensorionOptions(99.0));
-  torch::load(second, file);
-  EXPECT_EQ(options_of(second.param_groups()[0]).lr(), 0.02);
-  EXPECT_EQ(options_of(second.param_groups()[0]).unfolding().str(), "online");
-  EXPECT_EQ(options_of(second.param_groups()[1]).lr(), 0.003);
-  train(second, resumed, 5, 10);
-  for (size_t i = 0; i < whole.size(); ++i)
-    EXPECT_TRUE(at::equal(resumed[i].detach(), whole[i].detach())) << i;
-}
-
-TEST(Optimizer, ForeignStateIsRefusedWhole) {
-  auto params = parameters();
-  Tensorion optimizer(params, TensorionOptions(0.02));
-  set_gradients(params, 1);
-  optimizer.step();
-  std::stringstream file;
-  torch::save(optimizer, file);
-  auto others = parameters();
-  others[0] = parameter({6, 4, 2, 2}, 3);
-  Tensorion other(others, TensorionOptions(0.5));
-  expect_error<c10::ValueError>(
-      [&] { torch::load(other, file); },
-      "expected a momentum_buffer of shape [6, 4, 2, 2] for parameter 0 of group 0, got [6, 4, 3, 3]");
-  EXPECT_EQ(options_of(other.param_groups()[0]).lr(), 0.5);
-  EXPECT_TRUE(other.state().empty());
-  Tensorion fewer({params[0]}, TensorionOptions(0.5));
-  std::stringstream again(file.str());
-  expect_error<c10::ValueError>([&] { torch::load(fewer, again); },
-                                "expected the state of 1 param groups, got 2");
-}
-
 TEST(Optimizer, GroupsWithTheirOwnOptions) {
   auto params = parameters();
   const auto defaults = TensorionOptions(0.1).momentum(0.7).weight_decay(0.2);
@@ -243,6 +162,65 @@ TEST(Optimizer, SchedulersDriveAllGroups) {
   scheduler.step();
   EXPECT_NEAR(options_of(optimizer.param_groups()[0]).lr(), 0.05, 1e-12);
   EXPECT_NEAR(options_of(optimizer.param_groups()[1]).lr(), 0.005, 1e-12);
+}
+
+TEST(Optimizer, SchedulersMayLeaveTheRanges) {
+  // torch's LinearLR ends at -4e-18, and the last step was refused.
+  auto params = parameters();
+  Tensorion optimizer(params);
+  set_gradients(params, 1);
+  optimizer.step();
+  const auto before = copies(params);
+  auto& options = static_cast<TensorionOptions&>(optimizer.param_groups()[0].options());
+  options.lr(-4e-18).momentum(1.0).weight_decay(-1e-20);
+  optimizer.step();
+  std::stringstream file;
+  torch::save(optimizer, file);
+  torch::load(optimizer, file);
+  const auto after = copies(params);
+  expect_close(after[0], before[0], 1e-7);
+  auto& loaded = static_cast<TensorionOptions&>(optimizer.param_groups()[0].options());
+  for (const double bad : {double{NAN}, double{INFINITY}}) {
+    loaded.lr(bad);
+    expect_error<c10::ValueError>([&] { optimizer.step(); }, "lr must be finite, got");
+    expect_unchanged(params, after);
+  }
+}
+
+TEST(Optimizer, ARefusedGroupLeavesNothingBehind) {
+  // The kernel of a group whose other half was refused stayed, and a second attempt failed with "share
+  // memory".
+  auto params = parameters();
+  Tensorion optimizer({params[0]}, TensorionOptions(0.1));
+  auto kernel = parameter({3, 4, 5}, 8);
+  const auto attempt = [&] { optimizer.add_param_group(OptimizerParamGroup({kernel, params[2] * 2})); };
+  expect_error<c10::ValueError>(attempt, "got parameter 1 of group 1, shape [8], which is a non-leaf tensor");
+  expect_error<c10::ValueError>(attempt, "got parameter 1 of group 1, shape [8], which is a non-leaf tensor");
+  EXPECT_EQ(optimizer.param_groups().size(), 1U);
+  optimizer.add_param_group(OptimizerParamGroup({kernel, params[2]}));
+  EXPECT_EQ(optimizer.param_groups().size(), 3U);
+  set_gradients({params[0], params[2], kernel}, 3);
+  optimizer.step();
+  EXPECT_EQ(optimizer.state().size(), 3U);
+}
+
+TEST(Optimizer, ParametersOfInferenceModeAreRefusedOutsideOfIt) {
+  std::vector<at::Tensor> params = parameters();
+  {
+    const c10::InferenceMode inference;
+    params[2] = at::ones({8});
+    params[2].mutable_grad() = at::ones({8});
+  }
+  Tensorion optimizer(params);
+  set_gradients({params[0], params[1]}, 1);
+  const auto before = copies(params);
+  expect_error<c10::ValueError>([&] { optimizer.step(); },
+                                "parameter 1 of group 1, shape [8] was made in inference mode");
+  expect_unchanged(params, before);
+  EXPECT_TRUE(optimizer.state().empty());
+  const c10::InferenceMode inference;
+  optimizer.step();
+  EXPECT_FALSE(at::equal(params[2], before[2]));
 }
 
 TEST(Optimizer, ClosureIsEvaluatedWithGradients) {

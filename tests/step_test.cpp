@@ -313,9 +313,9 @@ TEST(Step, BadInputIsNamedAndChangesNothing) {
     change(options);
     expect_error<c10::ValueError>([&] { step({kept}, {g}, {m}, options); }, part);
   };
-  refuse([](auto& o) { o.lr = -1; }, "lr must be finite and not negative, got -1");
-  refuse([](auto& o) { o.momentum = 1; }, "momentum must be in [0, 1), got 1");
-  refuse([](auto& o) { o.weight_decay = -0.1; }, "weight_decay must be finite and not negative, got -0.1");
+  refuse([](auto& o) { o.lr = NAN; }, "lr must be finite, got nan");
+  refuse([](auto& o) { o.momentum = INFINITY; }, "momentum must be finite, got inf");
+  refuse([](auto& o) { o.weight_decay = NAN; }, "weight_decay must be finite, got nan");
   refuse([](auto& o) { o.adjust_lr_fn = "rms"; }, "got 'rms'");
   refuse([](auto& o) { o.polar.method = "qr"; }, "got 'qr'");
   refuse([](auto& o) { o.unfolding = Modes{7}; }, "mode must be in [0, 3), got 7");

@@ -174,9 +174,9 @@ void check_options(double lr, double momentum, double weight_decay, const std::s
                    const std::optional<std::string>& fallback, std::optional<double> fallback_lr,
                    std::optional<double> fallback_weight_decay, at::ArrayRef<double> fallback_betas,
                    double fallback_eps, double fallback_momentum, const std::string& nonfinite,
-                   const std::string& algorithm) {
-  tensorion::TensorionOptions(lr)
-      .momentum(momentum)
+                   const std::string& algorithm, bool ranges) {
+  auto options = tensorion::TensorionOptions(lr);
+  options.momentum(momentum)
       .weight_decay(weight_decay)
       .unfolding(UnfoldingStrategy::parse(unfolding))
       .polar(polar)
@@ -191,8 +191,8 @@ void check_options(double lr, double momentum, double weight_decay, const std::s
       .fallback_eps(fallback_eps)
       .fallback_momentum(fallback_momentum)
       .nonfinite(nonfinite)
-      .algorithm(algorithm)
-      .check();
+      .algorithm(algorithm);
+  ranges ? options.check() : options.check_step();
 }
 
 void check_parameters(at::TensorList params, const c10::List<std::string>& names) {
@@ -316,7 +316,7 @@ TORCH_LIBRARY(tensorion, m) {
       "float[] ns_coefficients, int ns_steps, str adjust_lr_fn, int min_order, str? fallback, float? "
       "fallback_lr, "
       "float? fallback_weight_decay, float[2] fallback_betas, float fallback_eps, float fallback_momentum, "
-      "str nonfinite, str algorithm) -> ()",
+      "str nonfinite, str algorithm, bool ranges) -> ()",
       check_options);
   m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);
   m.def(

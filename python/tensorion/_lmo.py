@@ -17,7 +17,7 @@ class LmoResult:
     _rows: Tensor
     _value: Tensor
     _upper: Tensor
-    _solved: Tensor
+    _solve: Tensor
 
     @property
     def modes(self) -> tuple[int, ...]:
@@ -37,7 +37,7 @@ class LmoResult:
     @property
     def solved(self) -> int:
         """How many unfoldings' nuclear norms had to be computed."""
-        return int(self._solved.item())
+        return int(self._solve.item())
 
     def __repr__(self) -> str:
         return (

@@ -11,7 +11,7 @@ from . import _arguments
 def nuclear_norm(x: Tensor, modes: Sequence[int]) -> Tensor:
     """`||x_(tau)||_*`, the sum of the singular values of `unfold(x, modes)`, in the dtype of `x`.
 
-    Differentiable: the gradient is the folded polar factor of the unfolding.
+    Differentiable once: the gradient is the folded polar factor of the unfolding. A second derivative is an error.
     """
     return torch.ops.tensorion.nuclear_norm(
         _arguments.tensor(x, "nuclear_norm.x"), _arguments.ints(modes, "nuclear_norm.modes")
@@ -21,7 +21,7 @@ def nuclear_norm(x: Tensor, modes: Sequence[int]) -> Tensor:
 def dual_norm(x: Tensor) -> Tensor:
     """`max over tau of ||x_(tau)||_*`, the paper's `||x||_Sigma^dagger`, in the dtype of `x`.
 
-    Differentiable: the gradient is the answer of `lmo`.
+    Differentiable once: the gradient is the answer of `lmo`. A second derivative is an error.
     """
     return torch.ops.tensorion.dual_norm(_arguments.tensor(x, "dual_norm.x"))
 
@@ -69,6 +69,25 @@ def conv_norm(kernel: Tensor, input_size: Sequence[int], *, padding: str = "circ
     ).item()
 
 
+class _Gradient(torch.autograd.Function):
+    """`gradient * derivative`, the gradient with respect to `x`, which cannot be differentiated further.
+
+    As torch's `once_differentiable`, which does not notice that the derivative depends on `x`.
+    """
+
+    @staticmethod
+    def forward(ctx, x: Tensor, gradient: Tensor, derivative: Tensor, name: str) -> Tensor:
+        ctx.name = name
+        return gradient * derivative
+
+    @staticmethod
+    def backward(ctx, *_: Tensor):
+        raise RuntimeError(
+            f"[tensorion.{ctx.name}] expected to be differentiated once, got a second derivative, which is not "
+            "implemented"
+        )
+
+
 def _keep_input(ctx, inputs, output) -> None:
     ctx.save_for_backward(inputs[0])
     ctx.modes = list(inputs[1]) if len(inputs) > 1 else None
@@ -76,16 +95,21 @@ def _keep_input(ctx, inputs, output) -> None:
 
 def _nuclear_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
     (x,) = ctx.saved_tensors
-    if x.dim() == 0:
-        return gradient * x.sign(), None
-    matrix = torch.ops.tensorion.unfold(x, ctx.modes)
-    factor = torch.ops.tensorion.polar(matrix, "svd", [1.0, 0.0, 0.0], 1)
-    return gradient * torch.ops.tensorion.fold(factor, ctx.modes, x.shape), None
+    with torch.no_grad():
+        if x.dim() == 0:
+            derivative = x.sign()
+        else:
+            matrix = torch.ops.tensorion.unfold(x, ctx.modes)
+            factor = torch.ops.tensorion.polar(matrix, "svd", [1.0, 0.0, 0.0], 1)
+            derivative = torch.ops.tensorion.fold(factor, ctx.modes, x.shape)
+    return _Gradient.apply(x, gradient, derivative, "nuclear_norm"), None
 
 
 def _dual_norm_backward(ctx, gradient: Tensor) -> Tensor:
     (x,) = ctx.saved_tensors
-    return gradient * (x.sign() if x.dim() == 0 else torch.ops.tensorion.lmo(x, "online", "svd")[0])
+    with torch.no_grad():
+        derivative = x.sign() if x.dim() == 0 else torch.ops.tensorion.lmo(x, "online", "svd")[0]
+    return _Gradient.apply(x, gradient, derivative, "dual_norm")
 
 
 torch.library.register_autograd("tensorion::nuclear_norm", _nuclear_norm_backward, setup_context=_keep_input)

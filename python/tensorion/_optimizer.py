@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _arguments, _exchange, _grid, _groups, _options, _state, _verdict
+from . import _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _state
 
 #: The options that the operator of each algorithm takes by name.
 _ARGUMENTS = {
@@ -123,11 +123,11 @@ class Tensorion(Optimizer):
             "nonfinite": nonfinite,
             "maximize": maximize,
         }
-        _options.checked({}, defaults)
+        _options.checked({}, defaults, ranges=True)
         if not isinstance(params, Iterable):
             got = type(params).__name__ + (": its .parameters() are" if isinstance(params, torch.nn.Module) else "")
             raise TypeError(f"[tensorion.Tensorion] params must be an iterable of Tensors or dicts, got {got}")
-        self._process_group = _grid.checked_group(process_group)
+        self._process_group = _sharding.checked_group(process_group)
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
         super().__init__(params, defaults)
@@ -147,8 +147,8 @@ class Tensorion(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, split by effective order unless it names its "algorithm". All of it or nothing."""
-        group = _groups.normalized(param_group, self._groups_given)
-        parts = _groups.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
+        group = _group_split.normalized(param_group, self._groups_given)
+        parts = _group_split.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
         count = len(self.param_groups)
         try:
             for part in parts:
@@ -181,57 +181,51 @@ class Tensorion(Optimizer):
                 _arguments.refuse("step.closure", "callable", closure)
             with torch.enable_grad():
                 loss = closure()
-        # Everything is looked at before anything changes.
-        options, found_inf = _verdict.reach(self.param_groups, self.defaults, self._process_group)
+        # Everything is checked before anything changes.
+        verdict = _preflight.check_step(self.param_groups, self.defaults, self.state, self._process_group)
+        found_inf = verdict.found_inf
         if found_inf is not None:
             self._skipped = found_inf if self._skipped is None else self._skipped + found_inf.to(self._skipped.device)
             if found_inf.device.type == "cpu":
                 if found_inf.item():
                     return loss
                 found_inf = None
-        shared: list[_exchange.Task] = []
-        for group, values in zip(self.param_groups, options, strict=True):
-            params = [param for param in group["params"] if param.grad is not None]
-            if params:
-                shared += self._update(params, values, found_inf)
-        if shared:
-            _exchange.run(shared)
+        tasks: list[_distributed_step.Task] = []
+        for updates, options in zip(verdict.updates, verdict.options, strict=True):
+            for update in updates:
+                if update.new_state:
+                    self.state[update.param].update(update.new_state)
+            own = [update.param for update in updates if update.layout is None]
+            shared = [(update.param, update.layout) for update in updates if update.layout is not None]
+            if shared:
+                tasks += self._accumulate(shared, options)
+            if own:
+                self._call(own, options, found_inf)
+        if tasks:
+            _distributed_step.run(tasks)
         return loss
 
-    def _update(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> list[_exchange.Task]:
-        """Update the parameters that this process has to itself, and the momenta of the others: the result."""
-        algorithm = options["algorithm"]
-        for param in params:
-            _state.initialize(self.state[param], param, algorithm)
-        tasks = []
-        if algorithm == "tensorion":
-            places = [_grid.place(param, self._process_group) for param in params]
-            shared = [(param, place) for param, place in zip(params, places, strict=True) if place is not None]
-            params = [param for param, place in zip(params, places, strict=True) if place is None]
-            if shared:
-                tasks = self._accumulate(shared, options)
-        if params:
-            self._call(params, options, found_inf)
-        return tasks
-
-    def _accumulate(self, shared: list[tuple[Tensor, _grid.Place]], options: dict[str, Any]) -> list[_exchange.Task]:
-        grads = [_grid.local(param.grad) for param, _ in shared]
-        targets = [_grid.local(self.state[param]["momentum_buffer"]) for param, _ in shared]
+    def _accumulate(
+        self, shared: list[tuple[Tensor, _sharding.ShardLayout]], options: dict[str, Any]
+    ) -> list[_distributed_step.Task]:
+        """Update the momenta of parameters that ranks share. What remains to be done is the result."""
+        grads = [_sharding.to_local(param.grad) for param, _ in shared]
+        targets = [_sharding.to_local(self.state[param]["momentum_buffer"]) for param, _ in shared]
         arguments = {key: options[key] for key in ("momentum", "maximize")}
         torch.ops.tensorion.add_gradients_(targets, grads, **arguments)
         if options["nesterov"]:
             targets = [target.clone() for target in targets]
             torch.ops.tensorion.add_gradients_(targets, grads, **arguments)
         return [
-            _exchange.Task(_grid.local(param), target, place, options)
-            for (param, place), target in zip(shared, targets, strict=True)
+            _distributed_step.Task(_sharding.to_local(param), target, layout, options)
+            for (param, layout), target in zip(shared, targets, strict=True)
         ]
 
     def _call(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
         """The operator of the algorithm, on what this process has of the parameters."""
         algorithm = options["algorithm"]
         states = [self.state[param] for param in params]
-        lists = [[_grid.local(state[key]) for state in states] for key in _state.KEYS[algorithm]]
+        lists = [[_sharding.to_local(state[key]) for state in states] for key in _state.KEYS[algorithm]]
         arguments = {key: options[key] for key in _ARGUMENTS[algorithm]}
         if algorithm == "adamw":
             arguments["beta1"], arguments["beta2"] = options["fallback_betas"]
@@ -245,34 +239,52 @@ class Tensorion(Optimizer):
             "sgd": torch.ops.tensorion.sgd_step_,
         }
         operators[algorithm](
-            [_grid.local(param) for param in params],
-            [_grid.local(param.grad) for param in params],
+            [_sharding.to_local(param) for param in params],
+            [_sharding.to_local(param.grad) for param in params],
             *lists,
             **arguments,
             found_inf=found_inf,
         )
 
     def state_dict(self) -> StateDict:
-        """As torch's, with `"skipped_steps"` where a group skips steps that are not finite."""
+        """As torch's, with `"skipped_steps"` if a group skips steps that are not finite."""
         state_dict = super().state_dict()
         if self._skipped is not None:
             state_dict["skipped_steps"] = self.skipped_steps
         return state_dict
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        """Go on from a state: all of it, or nothing where it does not fit, with an error that says where."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"[tensorion.Tensorion] state_dict must be a dict, got {type(state_dict).__name__}")
+        """Go on from a state: all of it, or nothing if it does not fit, with an error that says where.
+
+        Ranks that share tensors must all call it: they load their states together, or none of them does.
+        """
+        checked: Mapping[str, Any] | None = None
+
+        def check(_: Optimizer, state_dict: StateDict) -> None:
+            nonlocal checked
+            error = None
+            try:
+                _state.check_state_dict(state_dict, self.param_groups, self.defaults)
+            except Exception as caught:
+                error = caught
+            checked = state_dict
+            _preflight.agree_on_load(self.param_groups, state_dict, error, self._process_group)
+
         # As the last of the pre-hooks, it sees what the others made of the state.
-        handle = self.register_load_state_dict_pre_hook(
-            lambda self, state_dict: _state.check_state_dict(state_dict, self.param_groups, self.defaults)
-        )
+        handle = self.register_load_state_dict_pre_hook(check)
         try:
-            super().load_state_dict(state_dict)
+            if not isinstance(state_dict, Mapping):
+                raise TypeError(f"[tensorion.Tensorion] state_dict must be a dict, got {type(state_dict).__name__}")
+            with torch.inference_mode(False):
+                super().load_state_dict(state_dict)
+        except Exception as error:
+            if checked is None:  # what is wrong was found before: the other ranks do not know yet
+                _preflight.agree_on_load(self.param_groups, None, error, self._process_group)
+            raise
         finally:
             handle.remove()
-        skipped = state_dict.get("skipped_steps", 0)
+        assert checked is not None
+        skipped = checked.get("skipped_steps", 0)
         self._skipped = torch.tensor(float(skipped)) if skipped else None
         for param, state in self.state.items():
-            if "step" in state:
-                state["step"] = state["step"].to(param.device, torch.float32)
+            _state.convert(state, param)

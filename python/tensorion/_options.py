@@ -26,6 +26,11 @@ KEYS = {
     "adamw": ("lr", "betas", "eps", "weight_decay", "nonfinite", "maximize"),
     "sgd": ("lr", "momentum", "weight_decay", "nonfinite", "maximize"),
 }
+#: The same as keys of what `checked` returns.
+VALUES = {
+    algorithm: tuple(f"fallback_{key}" if key in ("betas", "eps") else key for key in keys)
+    for algorithm, keys in KEYS.items()
+}
 
 
 def _learning_rate(lr: float | Tensor, name: str) -> float | Tensor:
@@ -73,10 +78,12 @@ _KINDS: dict[str, Callable[[Any, str], Any]] = {
 _MAY_BE_NONE = ("fallback", "fallback_lr", "fallback_weight_decay")
 
 
-def checked(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """All options as the operators take them; raises where one has the wrong type or is out of range.
+def checked(options: Mapping[str, Any], defaults: Mapping[str, Any], *, ranges: bool) -> dict[str, Any]:
+    """All options as the operators take them; raises if one has the wrong type or is not finite.
 
-    `options` may be those of a param group: what they lack comes from `defaults`.
+    `options` may be those of a param group: what they lack comes from `defaults`. With `ranges` it also raises if one
+    is out of range. That is for options that the user gives: a scheduler may leave the ranges, as torch's LinearLR does
+    by a rounding error.
     """
     options = {"algorithm": "", **defaults, **options}
     for key in ("betas", "eps"):
@@ -89,7 +96,7 @@ def checked(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str
     for key in ("lr", "fallback_lr"):
         if isinstance(ranged[key], Tensor):
             ranged[key] = 0.0
-    torch.ops.tensorion.check_options(**ranged)
+    torch.ops.tensorion.check_options(**ranged, ranges=ranges)
     return values
 
 
@@ -109,6 +116,7 @@ def resolve(algorithm: str, given: Mapping[str, Any], defaults: Mapping[str, Any
         merged.setdefault("eps", merged["fallback_eps"])
     # Schedulers write to a tensor, group by group: groups must not share it.
     if isinstance(merged["lr"], Tensor):
-        merged["lr"] = merged["lr"].detach().clone()
+        with torch.inference_mode(False):
+            merged["lr"] = merged["lr"].detach().clone()
     foreign = {key: value for key, value in given.items() if key not in defaults and key not in ("betas", "eps")}
     return {**foreign, **{key: merged[key] for key in KEYS[algorithm]}, "algorithm": algorithm}

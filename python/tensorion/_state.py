@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _grid, _groups, _options
+from . import _group_split, _options, _sharding
 
 #: The state that each algorithm keeps, in the order of its operator's arguments.
 KEYS = {
@@ -16,21 +16,34 @@ KEYS = {
 }
 
 
-def initialize(state: dict[str, Any], param: Tensor, algorithm: str) -> None:
-    """Add what is missing, zero, as torch's own optimizers keep it."""
-    for key in KEYS[algorithm]:
-        if key in state:
-            continue
-        if key == "step":
-            state[key] = torch.zeros((), dtype=torch.float32, device=param.device)
-        else:
-            state[key] = torch.zeros_like(param, memory_format=torch.preserve_format)
+def missing(state: Mapping[str, Any], param: Tensor, algorithm: str) -> dict[str, Tensor]:
+    """What the state of a parameter lacks: zeros, as torch's own optimizers keep them."""
+    keys = [key for key in KEYS[algorithm] if key not in state]
+    if not keys:
+        return {}
+    # Tensors made in inference mode could never be updated outside of it.
+    with torch.inference_mode(False), torch.no_grad():
+        return {
+            key: torch.zeros((), dtype=torch.float32, device=param.device)
+            if key == "step"
+            else torch.zeros_like(param, memory_format=torch.preserve_format)
+            for key in keys
+        }
+
+
+def convert(state: dict[str, Any], param: Tensor) -> None:
+    """Loaded state as a step needs it: counts in single precision, and no tensors of inference mode."""
+    with torch.inference_mode(False), torch.no_grad():
+        for key, value in state.items():
+            if isinstance(value, Tensor):
+                found = value.to(param.device, torch.float32) if key == "step" else value
+                state[key] = found.clone() if found.is_inference() else found
 
 
 def check_state_dict(
     state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]
 ) -> None:
-    """Raise where the state is not one of these param groups."""
+    """Raise if the state is not one of these param groups."""
     if not {"state", "param_groups"} <= state_dict.keys():
         raise ValueError(
             "[tensorion.Tensorion] expected a state dict with 'state' and 'param_groups', got one with "
@@ -46,7 +59,7 @@ def check_state_dict(
             f"[tensorion.Tensorion] expected the state of {len(groups)} param groups, got {len(saved_groups)}"
         )
     for number, (group, saved) in enumerate(zip(groups, saved_groups, strict=True)):
-        labels = _groups.labels(number, group)
+        labels = _group_split.labels(number, group)
         count = len(saved["params"])
         if count != len(labels):
             raise ValueError(
@@ -58,8 +71,14 @@ def check_state_dict(
                 f"[tensorion.Tensorion] expected the state of algorithm '{group['algorithm']}' for "
                 f"{labels[0]}, got '{saved.get('algorithm')}'"
             )
-        values = _options.checked(saved, defaults)
-        _groups.check_algorithm(group, number, values)
+        for key in _options.KEYS[group["algorithm"]]:
+            if key not in saved:
+                raise ValueError(
+                    f"[tensorion.Tensorion] expected '{key}' in saved group {number}, of algorithm "
+                    f"'{group['algorithm']}', got only {sorted(map(str, saved))}"
+                )
+        values = _options.checked(saved, defaults, ranges=False)
+        _group_split.check_algorithm(group, number, values)
         for param, label, key in zip(group["params"], labels, saved["params"], strict=True):
             state = saved_state.get(key)
             if state is not None and not isinstance(state, Mapping):
@@ -71,7 +90,7 @@ def check_state_dict(
 
 
 def _check_form(state: object, groups: object) -> None:
-    """Raise where these are not what a state dict consists of."""
+    """Raise if these are not what a state dict consists of."""
     if not isinstance(state, Mapping):
         raise ValueError(f"[tensorion.Tensorion] expected 'state' to be a dict, got {type(state).__name__}")
     if not isinstance(groups, Sequence):
@@ -86,9 +105,9 @@ def _check_form(state: object, groups: object) -> None:
 
 
 def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:
-    """Raise where the state would put a NaN into the parameter."""
+    """Raise if the state would put a NaN into the parameter."""
     for key in KEYS[algorithm]:
-        value = _grid.local(state[key])
+        value = _sharding.to_local(state[key])
         # Second moments may overflow, as torch's do: that parameter then stands still.
         bad = value.isnan() if key == "exp_avg_sq" else ~value.isfinite()
         if bad.any():
@@ -113,8 +132,8 @@ def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label:
                 f"[tensorion.Tensorion] expected a dense, real floating-point {key} for {label}, got {value.dtype}, "
                 f"{value.layout} on {value.device}"
             )
-        if key != "step" and _grid.is_dtensor(param) != _grid.is_dtensor(value):
+        if key != "step" and not _sharding.is_placed_as(value, param):
             raise ValueError(
-                f"[tensorion.Tensorion] expected a {key} placed as {label} ({_grid.describe(param)}), got "
-                f"{_grid.describe(value)}: torch.distributed.checkpoint.state_dict converts between them"
+                f"[tensorion.Tensorion] expected a {key} placed as {label} ({_sharding.describe(param)}), got "
+                f"{_sharding.describe(value)}: torch.distributed.checkpoint.state_dict converts between them"
             )

@@ -1,5 +1,6 @@
 import os
 
+import processes
 import pytest
 import torch
 
@@ -23,3 +24,13 @@ def world():
     from bad_input import World
 
     return World()
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Calls a function in several processes; the results by rank."""
+
+    def run(world_size, function, *arguments):
+        return processes.run(world_size, function, *arguments, folder=tmp_path)
+
+    return run

@@ -63,10 +63,14 @@ CASES = {
     "closure is a number": (lambda world: world.optimizer.step(3), TypeError, "closure must be callable, got 3"),
     "closure raises": (lambda world: world.optimizer.step(raising), KeyError, "the closure's own"),
     "lr was changed to text": (option("lr", "0.1"), TypeError, "lr must be a number, got '0.1'"),
-    "momentum was changed to 2": (option("momentum", 2.0), ValueError, "momentum must be in [0, 1), got 2"),
+    "momentum was changed to NaN": (option("momentum", math.nan), ValueError, "momentum must be finite, got nan"),
     "algorithm was changed": (option("algorithm", "muon"), ValueError, "'adamw' or 'sgd', got 'muon'"),
     "algorithm was taken away": (option("algorithm", None), ValueError, "group 0 has no 'algorithm'"),
-    "betas were changed": (option("betas", (0.9, 2.0), group=1), ValueError, "fallback_betas must be in [0, 1), got 2"),
+    "betas were changed": (
+        option("betas", (0.9, math.nan), group=1),
+        ValueError,
+        "fallback_betas must be finite, got nan",
+    ),
     "unfolding was changed": (
         option("unfolding", (3,)),
         ValueError,

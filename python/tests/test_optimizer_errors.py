@@ -59,22 +59,62 @@ def test_bad_options_are_named(options, error, message):
     assert message in str(caught.value)
     assert str(caught.value).startswith("[tensorion.")
     assert "\n" not in str(caught.value)
-    # The same in a group, and for an option that changed meanwhile.
+    # The same in a group.
     if not {"min_order", "fallback"} & options.keys():
         with pytest.raises(error):
             Tensorion([{"params": parameters(), **options}])
-    key, value = next(iter(options.items()))
-    if key in ("lr", "momentum", "weight_decay", "unfolding", "nonfinite"):
-        params = parameters()
-        set_gradients(params, 1)
-        before = copies(params)
-        optimizer = Tensorion(params)
-        optimizer.param_groups[0][key] = value
-        with pytest.raises(error) as caught:
-            optimizer.step()
-        assert message in str(caught.value)
-        assert_same(params, before)
-        assert not optimizer.state
+        optimizer = Tensorion(parameters())
+        with pytest.raises(error):
+            optimizer.add_param_group({"params": parameters(), **options})
+        assert len(optimizer.param_groups) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error", "message"),
+    [
+        ("lr", float("nan"), ValueError, "lr must be finite, got nan"),
+        ("lr", float("inf"), ValueError, "lr must be finite, got inf"),
+        ("lr", torch.tensor(float("nan")), ValueError, "lr must be finite, got nan"),
+        ("lr", "fast", TypeError, "lr must be a number, got 'fast'"),
+        ("lr", None, TypeError, "lr must be a number, got None"),
+        ("lr", torch.ones(2), ValueError, "lr must have one element, got shape [2]"),
+        ("momentum", float("nan"), ValueError, "momentum must be finite, got nan"),
+        ("momentum", "0.9", TypeError, "momentum must be a number, got '0.9'"),
+        ("weight_decay", -float("inf"), ValueError, "weight_decay must be finite, got -inf"),
+        ("unfolding", "square", ValueError, "'balanced', 'online' or a set of modes, got 'square'"),
+        ("unfolding", 2, TypeError, "unfolding must be 'balanced', 'online' or a sequence of modes, got 2"),
+        ("nonfinite", "warn", ValueError, "nonfinite must be 'error', 'skip' or 'ignore', got 'warn'"),
+    ],
+    ids=str,
+)
+def test_bad_options_that_were_set_meanwhile_are_refused_before_a_step(key, value, error, message):
+    params = parameters()
+    set_gradients(params, 1)
+    before = copies(params)
+    optimizer = Tensorion(params)
+    optimizer.param_groups[0][key] = value
+    with pytest.raises(error) as caught:
+        optimizer.step()
+    assert message in str(caught.value)
+    assert_same(params, before)
+    assert not optimizer.state
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("lr", -4e-18), ("lr", -1.0), ("momentum", 1.0), ("momentum", -0.1), ("weight_decay", -1e-20)]
+)
+def test_a_step_takes_what_schedulers_may_write(key, value):
+    # As torch's own optimizers: ranges are checked when the user gives an option.
+    params = parameters()
+    optimizer = Tensorion(params, fallback="sgd")
+    for k in range(2):
+        set_gradients(params, k)
+        optimizer.step()
+        for group in optimizer.param_groups:
+            group[key] = value
+    assert all(param.isfinite().all() for param in params)
+    # And a checkpoint made then can be loaded.
+    Tensorion(parameters(), fallback="sgd").load_state_dict(optimizer.state_dict())
 
 
 def test_options_are_keywords():
@@ -192,17 +232,28 @@ def test_parts_of_one_tensor_that_do_not_overlap_are_fine():
     Tensorion([torch.zeros(0, 3), torch.zeros(0, 3), torch.zeros(3)])
 
 
-def test_a_refused_group_leaves_the_optimizer_as_it_was():
+@pytest.mark.parametrize(
+    "bad",
+    [
+        lambda params: torch.ones(2, requires_grad=True) * 2,
+        lambda params: torch.ones(2, dtype=torch.long),
+        lambda params: params[2],
+    ],
+    ids=["non-leaf", "integers", "twice"],
+)
+def test_a_refused_group_leaves_the_optimizer_as_it_was(bad):
     params = parameters()
     optimizer = Tensorion(params)
     kernel = nn.Parameter(gaussian((3, 4, 5), 1))
-    for bad in (torch.ones(2, requires_grad=True) * 2, torch.ones(2, dtype=torch.long), params[2]):
-        with pytest.raises((TypeError, ValueError)):
-            optimizer.add_param_group({"params": [kernel, bad]})
-        assert len(optimizer.param_groups) == 2
+    with pytest.raises((TypeError, ValueError)):
+        optimizer.add_param_group({"params": [kernel, bad(params)]})
+    assert len(optimizer.param_groups) == 2
     set_gradients([*params, kernel], 1)
     optimizer.step()
     assert kernel not in optimizer.state
+    # Nothing of it is in the way of a second attempt.
+    optimizer.add_param_group({"params": [kernel, nn.Parameter(torch.ones(2))]})
+    assert len(optimizer.param_groups) == 4
 
 
 def test_duplicates_are_warned_of_and_updated_once():

@@ -218,6 +218,17 @@ def test_state_dict_hooks():
     assert torch.equal(loaded, optimizer.state[params[0]]["momentum_buffer"])
 
 
+def test_skipped_steps_come_from_what_a_pre_hook_returns():
+    # They were read from the dict before the hook.
+    params = parameters()
+    optimizer = Tensorion(params, nonfinite="skip")
+    run(optimizer, params, 0, 1)
+    state = optimizer.state_dict()
+    optimizer.register_load_state_dict_pre_hook(lambda o, s: {**s, "skipped_steps": 5})
+    optimizer.load_state_dict({**state, "skipped_steps": 2})
+    assert optimizer.skipped_steps == 5
+
+
 def test_pickling():
     params = parameters()
     optimizer = Tensorion(params, **OPTIONS, nonfinite="skip")
@@ -273,6 +284,12 @@ def with_option(state, key, value):
     return state
 
 
+def without_option(state, group, key):
+    state = copy.deepcopy(state)
+    del state["param_groups"][group][key]
+    return state
+
+
 OTHER_SHAPE = [nn.Parameter(gaussian((6, 4, 2, 2), 1)), *parameters()[1:]]
 BAD_STATES = {
     "shape": (
@@ -301,8 +318,17 @@ BAD_STATES = {
         "expected a exp_avg_sq of shape [8] for parameter 'bias', shape [8], got a NoneType",
     ),
     "bad option": (
-        lambda: with_option(stepped(parameters()), "lr", -1.0),
-        "lr must be finite and not negative",
+        lambda: with_option(stepped(parameters()), "lr", float("nan")),
+        "lr must be finite, got nan",
+    ),
+    # Accepted, until `describe` or a scheduler looked for it.
+    "no lr": (
+        lambda: without_option(stepped(parameters()), 1, "lr"),
+        "expected 'lr' in saved group 1, of algorithm 'adamw', got only ['algorithm', 'betas', 'eps',",
+    ),
+    "no unfolding": (
+        lambda: without_option(stepped(parameters()), 0, "unfolding"),
+        "expected 'unfolding' in saved group 0, of algorithm 'tensorion', got only ['adjust_lr_fn', 'algorithm', 'lr',",
     ),
     "not a state": (
         lambda: {"model": 1},

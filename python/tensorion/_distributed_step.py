@@ -1,13 +1,13 @@
 """One step of tensors that ranks share: each solves for some of them, and gets the directions of all.
 
-In each round of the plan, on a grid of ranks (`Grid`),
+In each round of the plan, on a grid of ranks (`RankGrid`),
 
     1. ranks of a row send the pieces of each momentum to the one that solves for it;
     2. that rank puts them together, finds the direction, and sends its pieces back;
     3. rows send each other what they found.
 
-Where tensors are not cut nothing is sent in 1 and 2, where there is one row nothing in 3. Messages travel while
-the next round is solved; all ranks start them in the same order.
+If tensors are not cut, nothing is sent in 1 and 2; if there is one row, nothing is sent in 3. Messages travel while the
+next round is solved. All ranks start them in the same order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._grid import Grid, Place
 from ._plan import share
+from ._sharding import RankGrid, ShardLayout, communication_device
 
 _SOLVING = ("unfolding", "polar", "ns_coefficients", "ns_steps", "adjust_lr_fn")
 
@@ -27,19 +27,21 @@ class Task(NamedTuple):
     """A tensor to update."""
 
     param: Tensor  # the piece on this rank
-    target: Tensor  # that of what the direction is of: the momentum, or Nesterov's
-    place: Place
+    target: Tensor  # the piece of what is orthogonalized: the momentum, or Nesterov's look-ahead
+    layout: ShardLayout
     options: Mapping[str, Any]  # of its param group, as operators take them
 
 
 def run(tasks: Sequence[Task]) -> None:
     """Update the parameters. All ranks call it with their pieces of the same tensors, in the same order."""
     # What travels in one message is of one type.
-    kinds: dict[tuple[Grid, torch.dtype, torch.device], list[Task]] = {}
+    kinds: dict[tuple[RankGrid, torch.dtype, torch.device], list[Task]] = {}
     for task in tasks:
-        kinds.setdefault((task.place.grid, task.target.dtype, task.target.device), []).append(task)
-    for (grid, _, _), alike in kinds.items():
-        shapes = tuple(task.place.shape for task in alike)
+        kinds.setdefault((task.layout.grid, task.target.dtype, task.target.device), []).append(task)
+    # In an order that does not depend on that of the parameters, which ranks with other tensors may have in between.
+    order = sorted(kinds, key=lambda kind: (kind[0].order, str(kind[1:])))
+    for grid, alike in ((kind[0], kinds[kind]) for kind in order):
+        shapes = tuple(task.layout.shape for task in alike)
         plan = share(shapes, tuple(task.options["unfolding"] for task in alike), grid.size)
         waiting = [_round(grid, [[alike[i] for i in indices] for indices in members]) for members in plan.rounds]
         active: list[Iterator[None]] = []
@@ -49,7 +51,7 @@ def run(tasks: Sequence[Task]) -> None:
             waiting = waiting[1:]
 
 
-def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
+def _round(grid: RankGrid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
     """One round, paused wherever messages are on their way. `by_rank`: who solves for which tensors."""
     rows = [by_rank[row * grid.cols : (row + 1) * grid.cols] for row in range(grid.rows)]
     columns = range(grid.cols)
@@ -58,20 +60,20 @@ def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
 
     targets = [task.target for task in mine]
     if grid.cols > 1:
-        received = _trade(
+        received = _all_to_all(
             grid,
             [[task.target for task in tasks] for tasks in row],
-            [[task.place.piece_numel(col) for task in mine] for col in columns],
+            [[task.layout.piece_numel(col) for task in mine] for col in columns],
             like,
         )
         yield
-        targets = _joined(mine, received(), grid)
-    found = _solved(mine, targets)
+        targets = _gather(mine, received(), grid)
+    found = _solve(mine, targets)
     del targets  # memory is given back as early as it can be
     if grid.cols > 1:
-        received = _trade(
+        received = _all_to_all(
             grid,
-            [[_piece(task.place, x, col) for task, x in zip(mine, found, strict=True)] for col in columns],
+            [[_piece(task.layout, x, col) for task, x in zip(mine, found, strict=True)] for col in columns],
             [[task.param.numel() for task in tasks] for tasks in row],
             like,
         )
@@ -79,9 +81,10 @@ def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
         yield
         found = received()
     sizes = [sum(task.param.numel() for tasks in other for task in tasks) for other in rows]
-    all_pieces = like.new_empty(sum(sizes))
+    device = _device(grid.along_col, like)
+    all_pieces = like.new_empty(sum(sizes), device=device)
     pieces = all_pieces.split(sizes)
-    torch.cat([like.new_empty(0), *(x.reshape(-1) for x in found)], out=pieces[grid.row])
+    torch.cat([like.new_empty(0, device=device), *(x.reshape(-1).to(device) for x in found)], out=pieces[grid.row])
     del found
     if grid.rows > 1:
         works = [
@@ -92,18 +95,24 @@ def _round(grid: Grid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
         yield
         for work in works:
             work.wait()
-    _apply([task for tasks in by_rank for task in tasks], all_pieces)
+    _apply([task for tasks in by_rank for task in tasks], all_pieces.to(like.device))
 
 
-def _trade(
-    grid: Grid, sent: Sequence[Sequence[Tensor]], counts: Sequence[Sequence[int]], like: Tensor
+def _device(group: Any, like: Tensor) -> torch.device:
+    """The device of messages, which with CPU offload is not that of the tensors."""
+    return like.device if group is None else communication_device(group, like.device)
+
+
+def _all_to_all(
+    grid: RankGrid, sent: Sequence[Sequence[Tensor]], counts: Sequence[Sequence[int]], like: Tensor
 ) -> Callable[[], list[Tensor]]:
     """Start to send tensors to each column of the row, and to receive flat ones of `counts` entries from each.
 
     The result waits for them.
     """
-    outgoing = torch.cat([like.new_empty(0), *(x.reshape(-1) for tensors in sent for x in tensors)])
-    incoming = like.new_empty(sum(map(sum, counts)))
+    device = _device(grid.along_row, like)
+    outgoing = torch.cat([like.new_empty(0), *(x.reshape(-1) for tensors in sent for x in tensors)]).to(device)
+    incoming = like.new_empty(sum(map(sum, counts)), device=device)
     work = dist.all_to_all_single(
         incoming,
         outgoing,
@@ -116,28 +125,28 @@ def _trade(
     def received() -> list[Tensor]:
         nonlocal incoming, outgoing
         work.wait()
-        pieces = incoming.split([count for column in counts for count in column])
+        pieces = incoming.to(like.device).split([count for column in counts for count in column])
         incoming = outgoing = like  # were needed until now
         return list(pieces)
 
     return received
 
 
-def _piece(place: Place, x: Tensor, col: int) -> Tensor:
-    return x.narrow(place.mode, *place.span(col))
+def _piece(layout: ShardLayout, x: Tensor, col: int) -> Tensor:
+    return x.narrow(layout.mode, *layout.span(col))
 
 
-def _joined(tasks: Sequence[Task], pieces: Sequence[Tensor], grid: Grid) -> list[Tensor]:
+def _gather(tasks: Sequence[Task], pieces: Sequence[Tensor], grid: RankGrid) -> list[Tensor]:
     """Whole tensors from flat pieces, which come by column, then by task."""
-    whole = [task.target.new_empty(task.place.shape) for task in tasks]
+    whole = [task.target.new_empty(task.layout.shape) for task in tasks]
     for index, piece in enumerate(pieces):
         col, number = divmod(index, len(tasks))
-        place = tasks[number].place
-        _piece(place, whole[number], col).copy_(piece.view(place.piece_shape(col)))
+        layout = tasks[number].layout
+        _piece(layout, whole[number], col).copy_(piece.view(layout.piece_shape(col)))
     return whole
 
 
-def _solved(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
+def _solve(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
     """The directions of whole targets. Those of a param group are found side by side."""
     directions = list(targets)
     for options, members in _by_group(tasks):

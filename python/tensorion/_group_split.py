@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
-from . import _grid, _options
+from . import _options, _sharding
 from ._unfolding import effective_order
 
 
 def labels(number: int, group: Mapping[str, Any]) -> list[str]:
-    """How errors call the parameters of a group: by name, or else by place."""
+    """How errors call the parameters of a group: by name, or else by position."""
     params, names = group["params"], group.get("param_names")
     known = names and [f"parameter '{name}'" for name in names]
     known = known or [f"parameter {index} of group {number}" for index in range(len(params))]
@@ -105,9 +105,11 @@ def split(
     params, names = group["params"], group.get("param_names")
     own_labels = labels(number, group)
     given = {key: value for key, value in group.items() if key not in ("params", "param_names")}
-    options = _options.checked(given, defaults)
+    options = _options.checked(given, defaults, ranges=True)
     with torch.no_grad():
-        pieces = [_grid.local(param) for param in params + [param for other in others for param in other["params"]]]
+        pieces = [
+            _sharding.to_local(param) for param in params + [param for other in others for param in other["params"]]
+        ]
     torch.ops.tensorion.check_parameters(
         pieces,
         own_labels + [f"the optimizer's {label}" for i, other in enumerate(others) for label in labels(i, other)],
@@ -124,7 +126,7 @@ def split(
             )
         if algorithm == "tensorion":
             _check_unfolding(param, label, options)
-            _check_place(param, label, process_group)
+            _check_layout(param, label, process_group)
         members.setdefault(algorithm, []).append(index)
     parts = []
     for algorithm in sorted(members, key=lambda name: name != "tensorion"):
@@ -151,16 +153,16 @@ def _misfit(shape: tuple[int, ...], unfolding: str, adjust_lr_fn: str) -> str:
     return ""
 
 
-def _check_place(param: Tensor, label: str, process_group: Any) -> None:
+def _check_layout(param: Tensor, label: str, process_group: Any) -> None:
     try:
         with torch.no_grad():
-            _grid.place(param, process_group)
+            _sharding.layout_of(param, process_group)
     except ValueError as error:
         raise ValueError(f"[tensorion.Tensorion] {label}: {error}") from None
 
 
 def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str, Any]) -> None:
-    """Raise where a group has no algorithm, or one that does not fit its parameters."""
+    """Raise if a group has no algorithm, or one that does not fit its parameters."""
     if not options["algorithm"]:
         raise ValueError(f"[tensorion.Tensorion] group {number} has no 'algorithm'")
     if options["algorithm"] != "tensorion" or torch.compiler.is_compiling():
@@ -171,7 +173,7 @@ def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str,
 
 
 def check_gradients(group: Mapping[str, Any], number: int) -> None:
-    """Raise where a gradient is not like its parameter."""
+    """Raise if a gradient is not like its parameter."""
     for index, param in enumerate(group["params"]):
         grad = param.grad
         if grad is None:
@@ -180,6 +182,11 @@ def check_gradients(group: Mapping[str, Any], number: int) -> None:
             raise ValueError(
                 f"[tensorion.Tensorion] {labels(number, group)[index]} is on the meta device, where it has no values: "
                 "give the optimizer the parameters that hold them"
+            )
+        if not torch.compiler.is_compiling() and param.is_inference() and not torch.is_inference_mode_enabled():
+            raise ValueError(
+                f"[tensorion.Tensorion] {labels(number, group)[index]} was made in inference mode, and can only be "
+                "updated there"
             )
         if grad.layout != torch.strided:
             raise ValueError(
@@ -191,12 +198,8 @@ def check_gradients(group: Mapping[str, Any], number: int) -> None:
                 f"({param.dtype} on {param.device}), got shape {list(grad.shape)}, {grad.dtype} on "
                 f"{grad.device}"
             )
-        if _grid.is_dtensor(param) and (
-            not _grid.is_dtensor(grad)
-            or grad.device_mesh != param.device_mesh  # type: ignore[attr-defined]
-            or grad.placements != param.placements  # type: ignore[attr-defined]
-        ):
+        if _sharding.is_dtensor(param) and not _sharding.is_placed_as(grad, param):
             raise ValueError(
                 f"[tensorion.Tensorion] expected a gradient placed as {labels(number, group)[index]} "
-                f"({_grid.describe(param)}), got {_grid.describe(grad)}"
+                f"({_sharding.describe(param)}), got {_sharding.describe(grad)}"
             )

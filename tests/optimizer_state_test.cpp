@@ -1,0 +1,115 @@
+// How the optimizer is saved and loaded, and what its state is made of.
+#include <c10/core/InferenceMode.h>
+#include <torch/serialize.h>
+
+#include <sstream>
+
+#include "tensorion/optimizer.h"
+#include "tests/optimizer_cases.h"
+
+namespace tensorion {
+namespace {
+
+using namespace testing;  // NOLINT(google-build-using-namespace): the cases of this test
+
+TEST(OptimizerState, ResumingIsExact) {
+  const auto train = [](Tensorion& optimizer, const std::vector<at::Tensor>& params, int first, int last) {
+    for (int k = first; k < last; ++k) {
+      set_gradients(params, 100 * k);
+      optimizer.step();
+    }
+  };
+  const auto options =
+      TensorionOptions(0.02).momentum(0.8).unfolding("online").ns_steps(7).fallback_lr(0.003);
+  auto whole = parameters();
+  Tensorion uninterrupted(whole, options);
+  train(uninterrupted, whole, 0, 10);
+
+  auto half = parameters();
+  Tensorion first(half, options);
+  train(first, half, 0, 5);
+  std::stringstream file;
+  torch::save(first, file);
+  auto resumed = copies(half);
+  for (auto& param : resumed) param.set_requires_grad(true);
+  Tensorion second(resumed, TensorionOptions(99.0));
+  torch::load(second, file);
+  EXPECT_EQ(options_of(second.param_groups()[0]).lr(), 0.02);
+  EXPECT_EQ(options_of(second.param_groups()[0]).unfolding().str(), "online");
+  EXPECT_EQ(options_of(second.param_groups()[1]).lr(), 0.003);
+  train(second, resumed, 5, 10);
+  for (size_t i = 0; i < whole.size(); ++i)
+    EXPECT_TRUE(at::equal(resumed[i].detach(), whole[i].detach())) << i;
+}
+
+TEST(OptimizerState, ForeignStateIsRefusedWhole) {
+  auto params = parameters();
+  Tensorion optimizer(params, TensorionOptions(0.02));
+  set_gradients(params, 1);
+  optimizer.step();
+  std::stringstream file;
+  torch::save(optimizer, file);
+  auto others = parameters();
+  others[0] = parameter({6, 4, 2, 2}, 3);
+  Tensorion other(others, TensorionOptions(0.5));
+  expect_error<c10::ValueError>(
+      [&] { torch::load(other, file); },
+      "expected a momentum_buffer of shape [6, 4, 2, 2] for parameter 0 of group 0, got [6, 4, 3, 3]");
+  EXPECT_EQ(options_of(other.param_groups()[0]).lr(), 0.5);
+  EXPECT_TRUE(other.state().empty());
+  Tensorion fewer({params[0]}, TensorionOptions(0.5));
+  std::stringstream again(file.str());
+  expect_error<c10::ValueError>([&] { torch::load(fewer, again); },
+                                "expected the state of 1 param groups, got 2");
+}
+
+TEST(OptimizerState, StateTakesOnTheDtypeOfItsParameter) {
+  // A double parameter went on with the float momentum that was saved.
+  auto params = parameters();
+  Tensorion optimizer(params, TensorionOptions(0.02));
+  set_gradients(params, 1);
+  optimizer.step();
+  std::stringstream file;
+  torch::save(optimizer, file);
+  std::vector<at::Tensor> others;
+  for (const auto& param : params) others.push_back(param.detach().to(at::kDouble).set_requires_grad(true));
+  Tensorion other(others, TensorionOptions(0.02));
+  torch::load(other, file);
+  const auto state_of = [](Tensorion& from, const at::Tensor& param) -> const TensorionParamState& {
+    return static_cast<const TensorionParamState&>(*from.state().at(param.unsafeGetTensorImpl()));
+  };
+  const auto& momentum = state_of(other, others[0]).momentum_buffer();
+  EXPECT_EQ(momentum.scalar_type(), at::kDouble);
+  EXPECT_TRUE(at::equal(momentum, state_of(optimizer, params[0]).momentum_buffer().to(at::kDouble)));
+  EXPECT_EQ(state_of(other, others[1]).exp_avg().scalar_type(), at::kDouble);
+  EXPECT_EQ(state_of(other, others[1]).step().scalar_type(), at::kFloat);
+  set_gradients(params, 2);
+  for (size_t i = 0; i < params.size(); ++i) others[i].mutable_grad() = params[i].grad().to(at::kDouble);
+  optimizer.step();
+  other.step();
+  for (size_t i = 0; i < params.size(); ++i) expect_close(params[i].detach(), others[i].detach(), 1e-5);
+}
+
+TEST(OptimizerState, AFirstStepInInferenceModeMakesOrdinaryState) {
+  // The state was made of inference tensors, which no later step outside of that mode could update.
+  auto params = parameters(), twins = parameters();
+  Tensorion optimizer(params), reference(twins);
+  set_gradients(params, 1);
+  set_gradients(twins, 1);
+  reference.step();
+  {
+    const c10::InferenceMode inference;
+    optimizer.step();
+    std::stringstream file;
+    torch::save(optimizer, file);
+    torch::load(optimizer, file);
+  }
+  set_gradients(params, 2);
+  set_gradients(twins, 2);
+  optimizer.step();
+  reference.step();
+  expect_unchanged(params, copies(twins));
+}
+
+}  // namespace
+}  // namespace tensorion
