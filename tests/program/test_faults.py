@@ -8,14 +8,12 @@ import resource
 import shutil
 import signal
 import subprocess
-import time
-from pathlib import Path
 
 import pytest
 import tiny_training
-from tiny_training import PROGRAM, assert_same_results, files, run, wait_for_new_checkpoint, write_cifar10
+from program import PROGRAM, ROOT, files, read_json_lines, run
+from tiny_training import assert_same_results, stuck_after_an_epoch, without_times, write_cifar10
 
-ROOT = Path(__file__).parents[2]
 LAPLACE = ["laplace", "--problems", "3x4x2", "--optimizers", "adam,tensorion", "--lrs", "0.01,0.1", "--steps", "3"]
 
 
@@ -25,14 +23,13 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
     (folder / "data").mkdir()
     write_cifar10(folder / "data")
-    flags = train(folder)
-    run(*flags, "--out", folder / "whole")
-    command = [PROGRAM, *flags, "--out", str(folder / "stopped"), "--checkpoint-every", "0"]
-    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not (folder / "stopped" / "checkpoint.previous.safetensors").exists():
-            time.sleep(0.002)
-        process.send_signal(signal.SIGINT)
-    assert process.returncode == 128 + signal.SIGINT
+    run(*train(folder), "--out", folder / "whole")
+    out = folder / "stopped"
+    with stuck_after_an_epoch(*train(folder), "--out", out, "--checkpoint-every", "0", folder=out) as program:
+        program.process.send_signal(signal.SIGINT)
+        program.finish()
+    assert program.process.returncode == 128 + signal.SIGINT
+    assert {"checkpoint.safetensors", "checkpoint.previous.safetensors"} <= files(out)
     return folder
 
 
@@ -60,22 +57,30 @@ def flip(path, bit):
     path.write_bytes(content)
 
 
-def test_one_flipped_bit_anywhere_in_a_checkpoint_is_noticed(whole, tmp_path):
+# The place of a bit in a file of `bits`, of which `header` are its header.
+PLACES = {
+    "the first": lambda header, bits: 0,
+    "the length's last": lambda header, bits: 7,
+    "the header's first": lambda header, bits: 64,
+    "in the header": lambda header, bits: random.Random(2).randrange(64, header),
+    "in the tensors": lambda header, bits: random.Random(3).randrange(header, bits),
+    "the last": lambda header, bits: bits - 1,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_one_flipped_bit_anywhere_in_a_checkpoint_is_noticed(place, whole, tmp_path):
     out = tmp_path / "stopped"
-    newest = "checkpoint.safetensors"
-    bits = 8 * (whole / "stopped" / newest).stat().st_size
-    header = 8 * (8 + int.from_bytes((whole / "stopped" / newest).read_bytes()[:8], "little"))
-    choice = random.Random(2)
-    places = [0, 7, 64, choice.randrange(64, header), choice.randrange(header, bits), bits - 1]
-    for bit in places:
-        shutil.copytree(whole / "stopped", out)
-        flip(out / newest, bit)
-        result = run(*train(whole), "--out", out)
-        assert f"{out / newest}: " in result.stderr, f"bit {bit} of {bits}"
-        assert "going on from the checkpoint before it" in result.stderr
-        assert_same_results(out, whole / "whole")
-        assert files(out) == files(whole / "whole")
-        shutil.rmtree(out)
+    shutil.copytree(whole / "stopped", out)
+    newest = out / "checkpoint.safetensors"
+    bits = 8 * newest.stat().st_size
+    header = 8 * (8 + int.from_bytes(newest.read_bytes()[:8], "little"))
+    flip(newest, PLACES[place](header, bits))
+    result = run(*train(whole), "--out", out)
+    assert f"{newest}: " in result.stderr
+    assert "going on from the checkpoint before it" in result.stderr
+    assert_same_results(out, whole / "whole")
+    assert files(out) == files(whole / "whole")
 
 
 def test_two_damaged_checkpoints_are_both_named_and_kept(whole, tmp_path):
@@ -131,17 +136,13 @@ def limited(size):
 def test_a_disk_that_fills_up_while_training(whole, tmp_path):
     with small_disk(tmp_path / "disk", "16m") as disk:
         out = disk / "stopped"
-        flags = [*train(whole), "--out", str(out), "--checkpoint-every", "0"]
-        with subprocess.Popen([PROGRAM, *flags], stderr=subprocess.PIPE, text=True) as process:
-            wait_for_new_checkpoint(process, out, 0)
-            process.send_signal(signal.SIGSTOP)
+        flags = [*train(whole), "--out", out, "--checkpoint-every", "0"]
+        with stuck_after_an_epoch(*flags, folder=out) as program:
             ballast = fill(disk)
-            process.send_signal(signal.SIGCONT)
-            message = process.stderr.read()
-        assert process.returncode == 1
+            message = program.finish()
+        assert program.process.returncode == 1
         assert f"cannot write {out / 'checkpoint.new.safetensors'}: No space left on device" in message
-        assert "The checkpoint made in epoch 1 after step" in message
-        assert "is kept" in message
+        assert "The checkpoint made in epoch 2 after step 0 is kept" in message
         assert {"checkpoint.safetensors", "config.json"} <= files(out)
         assert not [name for name in files(out) if name.endswith(".tmp")]
         ballast.unlink()
@@ -149,17 +150,17 @@ def test_a_disk_that_fills_up_while_training(whole, tmp_path):
         assert_same_results(out, whole / "whole")
 
 
-def test_a_full_disk_from_the_start(whole, tmp_path):
+@pytest.mark.parametrize("name", ["train", "laplace"])
+def test_a_full_disk_from_the_start(name, whole, tmp_path):
+    command = train(whole) if name == "train" else [*LAPLACE, "--resume"]
     with small_disk(tmp_path / "disk", "1m") as disk:
         fill(disk)
-        for command in (train(whole), [*LAPLACE, "--resume"]):
-            message = run(*command, "--out", disk / "out", expect=1).stderr
-            assert f"{disk / 'out'}" in message
-            assert "No space left on device" in message
-            shutil.rmtree(disk / "out", ignore_errors=True)
+        message = run(*command, "--out", disk / "out", expect=1).stderr
+        assert f"{disk / 'out'}" in message
+        assert "No space left on device" in message
 
 
-def test_files_that_may_not_grow(whole, tmp_path):
+def test_a_first_checkpoint_that_cannot_be_written(whole, tmp_path):
     out = tmp_path / "stopped"
     flags = [*train(whole), "--out", out]
     result = run(*flags, expect=1, preexec_fn=limited(100_000))
@@ -168,8 +169,9 @@ def test_files_that_may_not_grow(whole, tmp_path):
     run(*flags)
     assert_same_results(out, whole / "whole")
 
-    # With a checkpoint that is there already: it stays, and is gone on from.
-    out = tmp_path / "again" / "stopped"
+
+def test_a_later_checkpoint_that_cannot_be_written_leaves_the_one_before(whole, tmp_path):
+    out = tmp_path / "stopped"
     shutil.copytree(whole / "stopped", out)
     before = (out / "checkpoint.safetensors").read_bytes()
     flags = [*train(whole), "--out", out]
@@ -191,8 +193,8 @@ def test_laplace_on_a_full_disk(tmp_path):
     run(*flags)
 
     def errors(folder):
-        rows = sorted((folder / "metrics.jsonl").read_text().splitlines())
-        return [row.split(', "seconds"')[0].split(',"seconds"')[0] for row in rows]
+        rows = without_times(read_json_lines(folder / "metrics.jsonl"))
+        return sorted(rows, key=lambda row: (row["optimizer"], row["lr"], row["step"]))
 
     assert errors(out) == errors(tmp_path / "whole")
 

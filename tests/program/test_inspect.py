@@ -1,28 +1,20 @@
+"""`tensorion inspect`, and what the program says to `--version`, `--help` and a wrong command line."""
+
 import json
 import math
 import re
 import signal
-import struct
 import subprocess
-import sysconfig
-from pathlib import Path
 
 import numpy as np
 import pytest
+from program import PROGRAM, run, write_safetensors
 
 import tensorion
 
-PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
-
-
-def run(*arguments):
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60)
-
 
 def inspect_json(shapes):
-    result = run("inspect", shapes, "--json")
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
+    return json.loads(run("inspect", shapes, "--json").stdout)
 
 
 def test_version_and_help():
@@ -90,26 +82,10 @@ def test_table_has_a_line_for_each_unfolding_of_each_shape():
     ],
 )
 def test_bad_shapes_are_named(shapes, message):
-    result = run("inspect", shapes)
-    assert result.returncode == 1
+    result = run("inspect", shapes, expect=1)
     assert result.stdout == ""
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
-
-
-def write_safetensors(path, tensors):
-    """The format by hand: 8 bytes of header length, JSON, data."""
-    header, data = {}, b""
-    for name, array in tensors.items():
-        kind = {"float32": "F32", "int64": "I64"}[array.dtype.name]
-        header[name] = {
-            "dtype": kind,
-            "shape": array.shape,
-            "data_offsets": [len(data), len(data) + array.nbytes],
-        }
-        data += array.tobytes()
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def test_norms_of_a_file(tmp_path):
@@ -118,9 +94,7 @@ def test_norms_of_a_file(tmp_path):
     bias = random.standard_normal(5, dtype=np.float32)
     path = tmp_path / "weights.safetensors"
     write_safetensors(path, {"conv": kernel, "bias": bias, "count": np.array([3])})
-    result = run("inspect", str(path), "--json")
-    assert result.returncode == 0, result.stderr
-    found = {tensor["name"]: tensor for tensor in json.loads(result.stdout)["tensors"]}
+    found = {tensor["name"]: tensor for tensor in inspect_json(path)["tensors"]}
     assert found.keys() == {"conv", "bias"}
     spectra = []
     for choice in found["conv"]["unfoldings"]:
@@ -133,25 +107,24 @@ def test_norms_of_a_file(tmp_path):
     assert found["conv"]["relaxed_norm_at_most"] == pytest.approx(min(s.max() for s in spectra), rel=1e-5)
     assert found["bias"]["frobenius_norm"] == pytest.approx(np.linalg.norm(bias), rel=1e-6)
     assert found["bias"]["dual_norm"] == pytest.approx(np.linalg.norm(bias), rel=1e-6)
-    table = run("inspect", str(path)).stdout
+    table = run("inspect", path).stdout
     assert "nuclear" in table and "conv" in table and "{0,2}" in table
 
 
-def test_bad_files_are_named(tmp_path):
-    missing = tmp_path / "missing.safetensors"
-    result = run("inspect", str(missing))
-    assert result.returncode == 1
-    assert "missing.safetensors" in result.stderr
+def test_a_missing_file_is_named(tmp_path):
+    assert "missing.safetensors" in run("inspect", tmp_path / "missing.safetensors", expect=1).stderr
+
+
+def test_a_short_file_is_named(tmp_path):
     short = tmp_path / "short.safetensors"
     short.write_bytes(b"\x01\x02")
-    result = run("inspect", str(short))
-    assert result.returncode == 1
-    assert "short.safetensors" in result.stderr
+    assert "short.safetensors" in run("inspect", short, expect=1).stderr
+
+
+def test_a_file_without_floating_point_tensors_is_refused(tmp_path):
     integers = tmp_path / "integers.safetensors"
     write_safetensors(integers, {"count": np.array([3])})
-    result = run("inspect", str(integers))
-    assert result.returncode == 1
-    assert "expected floating-point tensors, got none" in result.stderr
+    assert "expected floating-point tensors, got none" in run("inspect", integers, expect=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -164,8 +137,7 @@ def test_bad_files_are_named(tmp_path):
     ],
 )
 def test_bad_usage_is_named(arguments, message):
-    result = run(*arguments)
-    assert result.returncode == 2
+    result = run(*arguments, expect=2)
     assert result.stdout == ""
     assert message in result.stderr
 
