@@ -22,7 +22,8 @@ export PYTHON
 PIP := .venv/bin/python -m pip --disable-pip-version-check --no-input
 
 SOURCES := $(shell find CMakeLists.txt pyproject.toml README.md LICENSE cmake tensorion lab tests benchmarks \
-	python/CMakeLists.txt python/src python/tensorion python/tensorion_lab -type f -not -name '*.pyc' 2>/dev/null)
+	python/CMakeLists.txt python/src python/tensorion python/tensorion_lab -type f -not -name '*.pyc' \
+	-not -path 'tests/program/*' -not -path 'tests/docs/*' 2>/dev/null)
 
 build: build/.installed
 

@@ -1,6 +1,6 @@
 """What sharing the work of a step among ranks gains, by the plan: ResNet-50 and ViT-B on 1 to 1024 ranks.
 
-    python benchmarks/planned_scaling.py --out results/scaling
+    python benchmarks/planned_scaling.py --out results/planned_scaling
 
 writes scaling.png and scaling.csv. Costs are products of entries; messages are not counted. A tensor is solved by
 one rank, so that the costliest one is the limit.
@@ -10,6 +10,9 @@ import argparse
 import csv
 from pathlib import Path
 
+import workloads
+from workloads import shapes
+
 import tensorion
 
 RANKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
@@ -17,15 +20,7 @@ Shapes = list[tuple[int, ...]]
 
 
 def resnet50() -> Shapes:
-    shapes, inputs = [(64, 3, 7, 7)], 64
-    for stage, count in enumerate([3, 4, 6, 3]):
-        width = 64 << stage
-        for block in range(count):
-            shapes += [(width, inputs, 1, 1), (width, width, 3, 3), (4 * width, width, 1, 1)]
-            if block == 0:
-                shapes.append((4 * width, inputs, 1, 1))
-            inputs = 4 * width
-    return [*shapes, (1000, 2048)]
+    return shapes(workloads.resnet50, stem=7, classes=1000)
 
 
 def vit_base() -> Shapes:
@@ -33,8 +28,8 @@ def vit_base() -> Shapes:
     return [(768, 3, 16, 16), (1, 197, 768), *12 * block, (1000, 768)]
 
 
-def of_order(shapes: Shapes, least: int) -> Shapes:
-    return [shape for shape in shapes if sum(size != 1 for size in shape) >= least]
+def of_order(every: Shapes, least: int) -> Shapes:
+    return [shape for shape in every if sum(size != 1 for size in shape) >= least]
 
 
 CASES = {
@@ -50,7 +45,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to write to")
     folder = parser.parse_args().out
 
-    plans = {name: [tensorion.plan(shapes, ranks) for ranks in RANKS] for name, shapes in CASES.items()}
+    plans = {name: [tensorion.plan(case, ranks) for ranks in RANKS] for name, case in CASES.items()}
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "scaling.csv", "w", newline="") as file:
         table = csv.writer(file, lineterminator="\n")

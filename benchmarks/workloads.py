@@ -1,27 +1,60 @@
 """The tensors that optimizers are timed on: kernels of known networks, momenta with realistic spectra."""
 
 import functools
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 
-def _resnet(blocks: list[int], bottleneck: bool) -> list[tuple[int, ...]]:
-    """The kernels of a ResNet with the stem for small images."""
-    shapes, inputs = [(64, 3, 3, 3)], 64
-    for stage, count in enumerate(blocks):
-        width = 64 << stage
+class _Block(nn.Module):
+    """Two 3 x 3 convolutions; with a bottleneck, 1 x 1, 3 x 3 and 1 x 1, and four times as many outputs."""
+
+    def __init__(self, inputs: int, width: int, stride: int, bottleneck: bool) -> None:
+        super().__init__()
         outputs = 4 * width if bottleneck else width
+        if bottleneck:
+            sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
+        else:
+            sizes = [(inputs, width, 3, stride), (width, width, 3, 1)]
+        layers: list[nn.Module] = []
+        for before, after, kernel, step in sizes:
+            convolution = nn.Conv2d(before, after, kernel, step, kernel // 2, bias=False)
+            layers += [convolution, nn.BatchNorm2d(after), nn.ReLU()]
+        self.branch = nn.Sequential(*layers[:-1])
+        self.skip = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.skip = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.relu(self.branch(x) + self.skip(x))
+
+
+def _resnet(blocks: list[int], bottleneck: bool, width: int, stem: int, classes: int) -> nn.Module:
+    """A ResNet whose first kernel is stem x stem: 3 for small images, 7 for those of ImageNet (without the pooling)."""
+    first = nn.Conv2d(3, width, stem, 1 if stem == 3 else 2, stem // 2, bias=False)
+    layers: list[nn.Module] = [first, nn.BatchNorm2d(width), nn.ReLU()]
+    inputs = width
+    for stage, count in enumerate(blocks):
         for block in range(count):
-            if bottleneck:
-                shapes += [(width, inputs, 1, 1), (width, width, 3, 3), (outputs, width, 1, 1)]
-            else:
-                shapes += [(width, inputs, 3, 3), (width, width, 3, 3)]
-            if block == 0 and (stage > 0 or bottleneck):
-                shapes.append((outputs, inputs, 1, 1))
-            inputs = outputs
-    return shapes
+            layers.append(_Block(inputs, width << stage, 2 if stage and not block else 1, bottleneck))
+            inputs = (width << stage) * (4 if bottleneck else 1)
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+def resnet18(width: int = 64, stem: int = 3, classes: int = 10) -> nn.Module:
+    return _resnet([2, 2, 2, 2], False, width, stem, classes)
+
+
+def resnet50(width: int = 64, stem: int = 3, classes: int = 10) -> nn.Module:
+    return _resnet([3, 4, 6, 3], True, width, stem, classes)
+
+
+def shapes(network: Callable[..., nn.Module], **options: int) -> list[tuple[int, ...]]:
+    """The shapes of the network's parameters, without memory for them."""
+    with torch.device("meta"):
+        return [tuple(param.shape) for param in network(**options).parameters()]
 
 
 def _video_resnet18() -> list[tuple[int, ...]]:
@@ -40,10 +73,10 @@ def _order(shape: tuple[int, ...]) -> int:
 
 #: Per network, the parameters of effective order >= 3: what Tensorion orthogonalizes by default.
 NETWORKS = {
-    name: [shape for shape in shapes if _order(shape) >= 3]
-    for name, shapes in {
-        "resnet18": _resnet([2, 2, 2, 2], bottleneck=False),
-        "resnet50": _resnet([3, 4, 6, 3], bottleneck=True),
+    name: [shape for shape in every if _order(shape) >= 3]
+    for name, every in {
+        "resnet18": shapes(resnet18),
+        "resnet50": shapes(resnet50),
         "vit_base_patch_embedding": [(768, 3, 16, 16)],
         "swin_tiny_patch_embedding": [(96, 3, 4, 4)],
         "video_resnet18": _video_resnet18(),
@@ -52,32 +85,6 @@ NETWORKS = {
 
 #: "trained" is there for ResNet-18 only.
 SPECTRA = ("trained", "power_law", "gaussian")
-
-
-class _Block(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.skip = nn.Identity()
-        if stride > 1:
-            self.skip = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return functional.relu(self.bn2(self.conv2(functional.relu(self.bn1(self.conv1(x))))) + self.skip(x))
-
-
-def resnet18(width: int = 64, classes: int = 10) -> nn.Module:
-    """ResNet-18 with the stem for small images."""
-    layers: list[nn.Module] = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
-    inputs = width
-    for stage in range(4):
-        for block in range(2):
-            layers.append(_Block(inputs, width << stage, 2 if stage and not block else 1))
-            inputs = width << stage
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
 
 
 def pictures(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:

@@ -10,11 +10,14 @@
 #include <iostream>
 #include <stdexcept>
 
+#include "lab/commands/ablation.h"
 #include "lab/commands/compare.h"
 #include "lab/commands/inspect.h"
 #include "lab/commands/laplace.h"
 #include "lab/commands/tightness.h"
 #include "lab/commands/train.h"
+#include "lab/training/interrupt.h"
+#include "lab/training/run.h"
 
 int main(int argc, char** argv) {
   CLI::App program{"Tensorion: Muon for tensors of any order"};
@@ -42,10 +45,11 @@ int main(int argc, char** argv) {
   };
   try {
     program.parse(argc, argv);
-  } catch (const CLI::RuntimeError& error) {
-    return error.get_exit_code();  // a command has said what there is to say
   } catch (const CLI::ParseError& error) {
     return program.exit(error) == 0 ? 0 : 2;
+  } catch (const tensorion::lab::Interrupted& error) {
+    std::cerr << error.what() << "\nTo go on, run the same command with --resume.\n";
+    return 128 + tensorion::lab::interrupt_signal();  // as a shell reports a signal
   } catch (const c10::Error& error) {
     return fail(error.what_without_backtrace());
   } catch (const std::exception& error) {

@@ -17,9 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "program"))
 
-from tiny_training import PROGRAM, assert_same_results, files, flags, run, write_cifar10
+from program import PROGRAM, files, run
+from tiny_training import assert_same_results, flags, write_cifar10
 
 RESULTS = {"config.json", "metrics.jsonl", "summary.json", "weights.safetensors"}
 CHECKPOINTS = {f"checkpoint{kind}.safetensors" for kind in ("", ".previous", ".new")}

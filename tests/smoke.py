@@ -11,10 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "python" / "tests"))
-from tiny_training import write_cifar10
+sys.path.insert(0, str(Path(__file__).parent / "program"))
+from tiny_training import write_cifar10, write_image_folder
 
 PROGRAM = sys.argv[1]
 THREADS = sys.argv[2] if len(sys.argv) > 2 else "1"
@@ -47,24 +45,11 @@ def interrupt(folder, text, *more):
         sys.exit(f"exit status {process.returncode}\n{message}")
 
 
-def write_pictures(folder):
-    """An image folder of ten classes."""
-    from PIL import Image
-
-    pixels = np.random.default_rng(0).integers(0, 255, (10, 3, 32, 32, 3)).astype(np.uint8)
-    for split, count in (("train", 3), ("val", 2)):
-        for label in range(10):
-            place = folder / split / f"class{label}"
-            place.mkdir(parents=True)
-            for i in range(count):
-                Image.fromarray(pixels[label, i]).save(place / f"{i}.jpg")
-
-
 with tempfile.TemporaryDirectory() as name:
     root = Path(name)
     (root / "cifar10").mkdir()
     write_cifar10(root / "cifar10")
-    write_pictures(root / "pictures")
+    write_image_folder(root / "pictures")
     cifar = [*("--dataset", "cifar10", "--data", root / "cifar10"), *MODEL, "--batch-size", "20", "--threads", THREADS]
 
     run("inspect resnet18")

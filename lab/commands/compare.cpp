@@ -12,29 +12,19 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lab/commands/figures.h"
-#include "lab/commands/flag_values.h"
-#include "lab/commands/presets.h"
-#include "lab/commands/rate_search.h"
-#include "lab/commands/run_all.h"
-#include "lab/text.h"
+#include "lab/experiments/figures.h"
+#include "lab/experiments/preset_table.h"
+#include "lab/flags/validators.h"
+#include "lab/io/json_file.h"
 #include "lab/training/comparison.h"
-#include "lab/weights/atomic_file.h"
+#include "lab/training/interrupt.h"
+#include "lab/training/run_all.h"
 
 namespace tensorion::lab {
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
-
-struct CompareOptions {
-  RunFlags flags;
-  std::vector<std::string> optimizers;  // empty: all of the preset, or all there are
-  std::vector<int64_t> seeds = {0};
-  RateSearchOptions search;
-  std::string scale = "paper";
-  std::string preset_name;
-};
 
 template <typename T>
 void check_distinct(const std::vector<T>& values, const char* flag) {
@@ -78,42 +68,31 @@ std::vector<Method> find_methods(const CompareOptions& options, const Preset* pr
   return methods;
 }
 
-// Ours and the paper's, side by side.
-ResultTable preset_table(const Preset& preset, const CompareOptions& options,
-                         const std::vector<OptimizerComparison>& rows,
-                         const std::vector<RunConfig>& configs) {
-  ResultTable table{.title = preset.title + " (scale: " + options.scale + ")",
-                    .header = {"method", "paper's name", "lr", "runs", "accuracy %", "paper", "test loss",
-                               "paper", "train loss", "seconds", "in optimizer", ""},
-                    .rows = {},
-                    .alignment = "llrrrrrrrrrl",
-                    .notes = preset.notes};
-  for (const auto& row : rows) {
-    const auto config = std::find_if(configs.begin(), configs.end(), [&](const RunConfig& other) {
-      return method_name(other) == row.optimizer;
-    });
-    const auto method =
-        std::find_if(preset.methods.begin(), preset.methods.end(),
-                     [&](const PresetMethod& other) { return other.method.name == row.optimizer; });
-    const bool is_preset = method != preset.methods.end();
-    const PaperResult* paper = is_preset && method->paper ? &*method->paper : nullptr;
-    table.rows.push_back(
-        {row.optimizer, is_preset ? method->title : "-", format("%.3g", config->optimizer_options.lr()),
-         std::to_string(row.runs), cell(row.test_accuracy, 2, 100),
-         paper != nullptr ? format("%.2f +- %.2f", paper->accuracy, paper->accuracy_std) : "-",
-         cell(row.test_loss, 3),
-         paper != nullptr ? format("%.3f +- %.3f", paper->loss, paper->loss_std) : "-",
-         cell(row.train_loss, 3), cell(row.seconds, 1), cell(row.optimizer_seconds, 1),
-         row.diverged > 0 ? std::to_string(row.diverged) + " diverged" : ""});
-  }
-  if (options.scale != "paper") {
-    table.notes.push_back("(the paper's numbers are of its own scale: " + options.scale +
-                          " is not comparable with them)");
-  }
-  return table;
+// --grid, --grid-lrs, --grid-epochs and --grid-seed.
+void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
+  const std::string group = "Learning rate search";
+  command
+      .add_flag("--grid", options.grid,
+                "Search a learning rate for every method first, on the same grid, and compare with those")
+      ->group(group);
+  command.add_option("--grid-lrs", options.search.lrs, "The grid")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(group);
+  command.add_option("--grid-epochs", options.search.epochs, "Epochs of its runs (default: --epochs)")
+      ->check(positive_count())
+      ->group(group);
+  command.add_option("--grid-seed", options.search.seed, "Seed of its runs")
+      ->check(non_negative_count())
+      ->capture_default_str()
+      ->group(group);
 }
 
+}  // namespace
+
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
+  const InterruptGuard guard;
   if (preset != nullptr) {
     set_missing(command, preset->scale(options.scale));
     set_missing(command, preset->flags);
@@ -130,8 +109,9 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
 
   const auto data = load_data(configs.front());
   ordered_json searched;
-  if (options.search.wanted) {
-    const auto found = search_rates(configs, data, options.flags, options.search, folder.string() + "-grid");
+  if (options.grid) {
+    const auto found =
+        search_rates(configs, data, options.search, run_options(options.flags, folder.string() + "-grid"));
     print_table(std::cout, search_table(found, options.search.lrs));
     searched = to_json(found, options.search.lrs);
   }
@@ -142,7 +122,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
       runs.push_back(std::move(config));
     }
   }
-  const auto summaries = run_all(runs, data, options.flags, folder);
+  const auto summaries = run_all(runs, data, run_options(options.flags, folder));
   for (const auto& summary : summaries) {
     if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
   }
@@ -150,21 +130,20 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   auto summary = to_json(rows, summaries);
   if (!searched.is_null()) summary["grid"] = searched;
   if (preset == nullptr) {
-    write_file(folder / "summary.json", summary.dump(2) + '\n');
+    write_json(folder / "summary.json", summary);
     print_comparison(std::cout, rows);
     std::cout << "results in " << folder.string() << '\n';
     return;
   }
-  const auto table = preset_table(*preset, options, rows, configs);
+  const auto table = preset_table(*preset, options.scale, rows, configs);
   summary["preset"] = preset->name;
   summary["scale"] = options.scale;
   summary["table"] = to_json(table);
-  write_file(folder / "summary.json", summary.dump(2) + '\n');
+  write_json(folder / "summary.json", summary);
   print_table(std::cout, table);
   draw_figures(folder);
 }
 
-// The flags of both commands.
 void add_comparison_flags(CLI::App& command, CompareOptions& options) {
   add_scale(command, options.scale);
   command
@@ -179,11 +158,9 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
-  add_rate_search_flags(command, options.search);
+  add_rate_search_flags(command, options);
   add_run_flags(command, options.flags);
 }
-
-}  // namespace
 
 void add_compare(CLI::App& program) {
   const auto options = std::make_shared<CompareOptions>();
@@ -199,18 +176,7 @@ void add_compare(CLI::App& program) {
     const auto& presets = comparison_presets();
     const auto preset = std::find_if(presets.begin(), presets.end(),
                                      [&](const Preset& other) { return other.name == options->preset_name; });
-    run_interruptible(
-        [&] { run_comparison(*command, *options, preset == presets.end() ? nullptr : &*preset); });
-  });
-}
-
-void add_ablation(CLI::App& program) {
-  const auto options = std::make_shared<CompareOptions>();
-  auto* command = program.add_subcommand(
-      "ablation", "Compare all unfoldings of the kernels, as the paper does on CIFAR-10 with ResNet-18");
-  add_comparison_flags(*command, *options);
-  command->callback([command, options] {
-    run_interruptible([&] { run_comparison(*command, *options, &ablation_preset()); });
+    run_comparison(*command, *options, preset == presets.end() ? nullptr : &*preset);
   });
 }
 

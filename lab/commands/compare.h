@@ -1,12 +1,34 @@
-// `tensorion compare`: several optimizers on the same data, from the same weights; and `tensorion ablation`,
-// the same for all unfoldings as in the paper.
+// `tensorion compare`: several optimizers on the same data, from the same weights.
 #pragma once
 
 #include <CLI/App.hpp>
+#include <string>
+#include <vector>
+
+#include "lab/experiments/presets.h"
+#include "lab/flags/run_flags.h"
+#include "lab/training/rate_search.h"
 
 namespace tensorion::lab {
 
 void add_compare(CLI::App& program);
-void add_ablation(CLI::App& program);
+
+// What `tensorion ablation` shares with it:
+
+struct CompareOptions {
+  RunFlags flags;
+  std::vector<std::string> optimizers;  // if empty, all methods of the preset, or all optimizers
+  std::vector<int64_t> seeds = {0};
+  bool grid = false;  // search a learning rate for every method first
+  RateSearchOptions search;
+  std::string scale = "paper";
+  std::string preset_name;
+};
+
+// `options` must outlive the parsing.
+void add_comparison_flags(CLI::App& command, CompareOptions& options);
+
+// `preset` may be null.
+void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset);
 
 }  // namespace tensorion::lab

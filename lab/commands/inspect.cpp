@@ -13,11 +13,12 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "lab/commands/flag_values.h"
-#include "lab/experiments/convolution.h"
-#include "lab/table.h"
-#include "lab/text.h"
-#include "lab/weights/safetensors.h"
+#include "lab/experiments/convolution_norms.h"
+#include "lab/flags/validators.h"
+#include "lab/io/safetensors.h"
+#include "lab/models/models.h"
+#include "lab/text/strings.h"
+#include "lab/text/table.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion::lab {
@@ -29,21 +30,20 @@ std::string join(const std::vector<int64_t>& values, const std::string& separato
   return text;
 }
 
-// The weights of ResNet-18 for ImageNet that are not vectors, by torchvision's names.
+struct NamedShape {
+  std::string name;  // empty if only a shape was given
+  std::vector<int64_t> shape;
+  at::Tensor values;  // undefined if only a shape was given
+};
+
+// The weights of ResNet-18 for ImageNet, without vectors.
 std::vector<NamedShape> resnet18() {
-  std::vector<NamedShape> weights{{"conv1.weight", {64, 3, 7, 7}, {}}};
-  int64_t in = 64;
-  for (int64_t layer = 1; layer <= 4; ++layer) {
-    const int64_t out = int64_t{32} << layer;
-    for (int64_t block = 0; block < 2; ++block) {
-      const std::string prefix = "layer" + std::to_string(layer) + "." + std::to_string(block) + ".";
-      weights.push_back({prefix + "conv1.weight", {out, in, 3, 3}, {}});
-      weights.push_back({prefix + "conv2.weight", {out, out, 3, 3}, {}});
-      if (in != out) weights.push_back({prefix + "downsample.0.weight", {out, in, 1, 1}, {}});
-      in = out;
-    }
+  std::vector<NamedShape> weights;
+  const auto model = make_model({.name = "resnet18"});
+  for (const auto& parameter : model->named_parameters()) {
+    if (parameter.value().dim() > 1)
+      weights.push_back({parameter.key(), parameter.value().sizes().vec(), {}});
   }
-  weights.push_back({"fc.weight", {1000, 512}, {}});
   return weights;
 }
 
@@ -64,6 +64,25 @@ std::vector<int64_t> parse_shape(const std::string& text) {
     shape.push_back(size);
   }
   return shape;
+}
+
+// Shapes such as "64x3x7x7,512x512x3x3", or a named set ("resnet18").
+std::vector<NamedShape> parse_shapes(const std::string& text) {
+  if (text == "resnet18") return resnet18();
+  std::vector<NamedShape> tensors;
+  for (const auto& part : split(text, ',')) tensors.push_back({"", parse_shape(part), {}});
+  return tensors;
+}
+
+// The floating-point tensors of a safetensors file.
+std::vector<NamedShape> read_tensors(const std::string& path) {
+  std::vector<NamedShape> tensors;
+  for (const auto& [name, values] : read_safetensors(path).tensors) {
+    if (values.is_floating_point()) tensors.push_back({name, values.sizes().vec(), values});
+  }
+  if (tensors.empty())
+    throw std::invalid_argument("expected floating-point tensors, got none in '" + path + "'");
+  return tensors;
 }
 
 // Of one unfolding of a tensor with values: the sum and the largest of its singular values.
@@ -118,6 +137,14 @@ Inspected inspect(NamedShape tensor) {
   return result;
 }
 
+// Floating-point operations of a step on an m x n unfolding, m <= n: its Gram matrix (m^2 n) and one product
+// with it (2 m^2 n). The work on m x m matrices between them depends on the method.
+double step_flop(int64_t rows, int64_t cols) {
+  const auto m = static_cast<double>(std::min(rows, cols));
+  const auto n = static_cast<double>(std::max(rows, cols));
+  return 3 * m * m * n;
+}
+
 double gflop(const Unfolding& unfolding) { return step_flop(unfolding.rows(), unfolding.cols()) / 1e9; }
 
 double balanced_gflop(const std::vector<Inspected>& tensors) {
@@ -159,7 +186,7 @@ nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
   return {{"tensors", std::move(list)}, {"balanced_gflop", balanced_gflop(tensors)}};
 }
 
-std::string short_number(double value) { return format("%.3g", value); }
+std::string short_number(double value) { return string_printf("%.3g", value); }
 
 // One block of rows for all tensors of a shape, in the order of their first one; for each tensor where there
 // are values, with the norms of its unfoldings.
@@ -227,29 +254,6 @@ void show_convolutions(const std::string& path, const ConvolutionOptions& option
 }
 
 }  // namespace
-
-std::vector<NamedShape> read_tensors(const std::string& path) {
-  std::vector<NamedShape> tensors;
-  for (const auto& [name, values] : read_safetensors(path).tensors) {
-    if (values.is_floating_point()) tensors.push_back({name, values.sizes().vec(), values});
-  }
-  if (tensors.empty())
-    throw std::invalid_argument("expected floating-point tensors, got none in '" + path + "'");
-  return tensors;
-}
-
-std::vector<NamedShape> parse_shapes(const std::string& text) {
-  if (text == "resnet18") return resnet18();
-  std::vector<NamedShape> tensors;
-  for (const auto& part : split(text, ',')) tensors.push_back({"", parse_shape(part), {}});
-  return tensors;
-}
-
-double step_flop(int64_t rows, int64_t cols) {
-  const auto m = static_cast<double>(std::min(rows, cols));
-  const auto n = static_cast<double>(std::max(rows, cols));
-  return 3 * m * m * n;
-}
 
 void add_inspect(CLI::App& program) {
   struct Options {

@@ -9,14 +9,14 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lab/commands/figures.h"
-#include "lab/commands/flag_values.h"
+#include "lab/experiments/figures.h"
 #include "lab/experiments/laplace_record.h"
 #include "lab/experiments/laplace_sweep.h"
-#include "lab/screen.h"
-#include "lab/text.h"
-#include "lab/training/json_file.h"
-#include "lab/weights/atomic_file.h"
+#include "lab/flags/flag_values.h"
+#include "lab/flags/validators.h"
+#include "lab/io/json_file.h"
+#include "lab/text/strings.h"
+#include "lab/text/terminal.h"
 
 namespace tensorion::lab {
 namespace {
@@ -97,12 +97,12 @@ class Sweeps {
       : flags_(flags),
         options_(flags.options),
         record_(flags.out / "metrics.jsonl", flags.options.steps),
-        screen_(stderr),
+        terminal_(stderr),
         runs_(problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size()) {
     options_.dtype = flags.dtype == "float32" ? at::kFloat : at::kDouble;
   }
   ~Sweeps() {
-    if (screen_.is_terminal()) screen_.show({});
+    if (terminal_.is_tty()) terminal_.show({});
   }
   Sweeps(const Sweeps&) = delete;
   Sweeps& operator=(const Sweeps&) = delete;
@@ -120,9 +120,9 @@ class Sweeps {
         return run;
       }));
       const auto* best = sweeps.back().best();
-      screen_.print(
-          problem.str() + ", " + optimizer + ": " +
-          (best == nullptr ? "all diverged" : format("best lr %.3g, error %.2e", best->lr, best->error)));
+      terminal_.print(problem.str() + ", " + optimizer + ": " +
+                      (best == nullptr ? "all diverged"
+                                       : string_printf("best lr %.3g, error %.2e", best->lr, best->error)));
     }
     return sweeps;
   }
@@ -130,15 +130,15 @@ class Sweeps {
  private:
   void show(const LaplaceProblem& problem, const LaplaceRun& run) {
     ++count_;
-    if (!screen_.is_terminal()) return;
-    screen_.show({format("run %zu of %zu: %s, %s, lr %.3g: error %.2e", count_, runs_, problem.str().c_str(),
-                         run.optimizer.c_str(), run.lr, run.final_error())});
+    if (!terminal_.is_tty()) return;
+    terminal_.show({string_printf("run %zu of %zu: %s, %s, lr %.3g: error %.2e", count_, runs_,
+                                  problem.str().c_str(), run.optimizer.c_str(), run.lr, run.final_error())});
   }
 
   const LaplaceFlags& flags_;
   LaplaceOptions options_;
   LaplaceRecord record_;
-  Screen screen_;
+  Terminal terminal_;
   size_t runs_;
   size_t count_ = 0;
 };
@@ -153,7 +153,7 @@ void run_laplace(const LaplaceFlags& flags) {
   check_folder(flags);
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
-  write_file(flags.out / "config.json", to_json(flags).dump(2) + '\n');
+  write_json(flags.out / "config.json", to_json(flags));
 
   auto results = ordered_json::array();
   std::vector<ResultTable> tables;
@@ -175,7 +175,7 @@ void run_laplace(const LaplaceFlags& flags) {
     summary["tables"].push_back(to_json(table));
     print_table(std::cout, table);
   }
-  write_file(flags.out / "summary.json", summary.dump(2) + '\n');
+  write_json(flags.out / "summary.json", summary);
   draw_figures(flags.out);
 }
 

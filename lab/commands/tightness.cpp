@@ -11,15 +11,17 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lab/commands/figures.h"
-#include "lab/commands/flag_values.h"
-#include "lab/commands/presets.h"
-#include "lab/experiments/convolution.h"
+#include "lab/experiments/convolution_norms.h"
+#include "lab/experiments/figures.h"
+#include "lab/experiments/presets.h"
 #include "lab/experiments/tightness.h"
-#include "lab/training/json_file.h"
+#include "lab/flags/run_flags.h"
+#include "lab/flags/validators.h"
+#include "lab/io/atomic_file.h"
+#include "lab/io/json_file.h"
+#include "lab/io/safetensors.h"
+#include "lab/training/interrupt.h"
 #include "lab/training/progress.h"
-#include "lab/weights/atomic_file.h"
-#include "lab/weights/safetensors.h"
 
 namespace tensorion::lab {
 namespace {
@@ -98,13 +100,14 @@ Method set_defaults(CLI::App& command, const TightnessOptions& options) {
 }
 
 void run_tightness(CLI::App& command, TightnessOptions& options) {
+  const InterruptGuard guard;
   const auto method = set_defaults(command, options);
   const auto config = make_configs(options.flags, {method}).front();
   const auto folder = options.flags.out.empty() ? fs::path("runs/tightness") : options.flags.out;
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
-  Screen screen(stderr);
-  Progress progress(screen, "");
+  Terminal terminal(stderr);
+  Progress progress(terminal, "");
   Collector collector(options, folder / "metrics.jsonl", progress);
   const auto summary = run_training(config, data, run_options(options.flags, folder / "run"), collector);
   if (summary.diverged) throw std::runtime_error("diverged: " + summary.reason);
@@ -126,7 +129,7 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
     out["tables"].push_back(to_json(table));
     print_table(std::cout, table);
   }
-  write_file(folder / "summary.json", out.dump(2) + '\n');
+  write_json(folder / "summary.json", out);
   draw_figures(folder);
 }
 
@@ -158,7 +161,7 @@ void add_tightness(CLI::App& program) {
       ->capture_default_str()
       ->group("Training");
   add_run_flags(*command, options->flags);
-  command->callback([command, options] { run_interruptible([&] { run_tightness(*command, *options); }); });
+  command->callback([command, options] { run_tightness(*command, *options); });
 }
 
 }  // namespace tensorion::lab

@@ -8,9 +8,10 @@
 #include <iostream>
 #include <memory>
 
-#include "lab/commands/flag_values.h"
-#include "lab/commands/run_flags.h"
-#include "lab/text.h"
+#include "lab/flags/run_flags.h"
+#include "lab/flags/validators.h"
+#include "lab/text/strings.h"
+#include "lab/training/interrupt.h"
 #include "lab/training/progress.h"
 
 namespace tensorion::lab {
@@ -25,7 +26,7 @@ void print_summary(const RunSummary& summary, const std::filesystem::path& folde
   const auto& last = *summary.final_epoch();
   const auto& best = *summary.best_epoch();
   std::cout
-      << format(
+      << string_printf(
              "accuracy %.2f %% (best %.2f %% in epoch %ld), test loss %.4f, train loss %.4f; %s of training, "
              "%.0f %% in the optimizer\n",
              100 * last.test_accuracy, 100 * best.test_accuracy, best.epoch, last.test_loss, last.train_loss,
@@ -38,16 +39,15 @@ void train(RunFlags& flags, const std::string& optimizer) {
   const auto folder = flags.out.empty() ? default_folder(config) : flags.out;
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
-  Screen screen(stderr);
-  Progress progress(screen, "");
-  run_interruptible([&] {
-    const auto summary = run_training(config, data, run_options(flags, folder), progress);
-    if (summary.diverged) {
-      throw std::runtime_error("diverged: " + summary.reason + "; the last checkpoint, if any, is kept in " +
-                               folder.string());
-    }
-    print_summary(summary, folder);
-  });
+  Terminal terminal(stderr);
+  Progress progress(terminal, "");
+  const InterruptGuard guard;
+  const auto summary = run_training(config, data, run_options(flags, folder), progress);
+  if (summary.diverged) {
+    throw std::runtime_error("diverged: " + summary.reason + "; the last checkpoint, if any, is kept in " +
+                             folder.string());
+  }
+  print_summary(summary, folder);
 }
 
 }  // namespace

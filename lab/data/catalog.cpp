@@ -8,10 +8,10 @@
 
 #include "lab/data/cifar.h"
 #include "lab/data/fashion_mnist.h"
-#include "lab/data/file.h"
 #include "lab/data/image_folder.h"
 #include "lab/data/jpeg.h"
 #include "lab/data/tiny_imagenet.h"
+#include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 // A way a data set can lie in a folder.
 struct Layout {
   bool (*is_there)(const fs::path&);
-  Source (*read)(const fs::path&);
+  RawSplits (*read)(const fs::path&);
   const char* description;
 };
 
@@ -147,10 +147,10 @@ Found find_folder(const Entry& entry, const fs::path& given) {
 
 // The size that every picture has, so that it can be used as it is. Small
 // pictures must all be like the first, unless they are to be resized anyway.
-std::optional<ImageSize> common_size(const Entry& entry, const Source& source,
+std::optional<ImageSize> common_size(const Entry& entry, const RawSplits& raw,
                                      std::optional<int64_t> image_size) {
   if (entry.size) return entry.size;
-  const fs::path& first = source.train.files.front();
+  const fs::path& first = raw.train.files.front();
   const std::string bytes = read_file(first);
   const ImageSize size = JpegDecoder(bytes, first).size();
   if (std::max(size.height, size.width) > kSmallSide) return std::nullopt;
@@ -158,10 +158,10 @@ std::optional<ImageSize> common_size(const Entry& entry, const Source& source,
   return size;
 }
 
-Dataset load_split(const Samples& samples, std::optional<int64_t> limit, std::optional<ImageSize> size,
+Dataset load_split(const RawSplit& split, std::optional<int64_t> limit, std::optional<ImageSize> size,
                    const DatasetOptions& options) {
-  if (!limit) return load_samples(samples, size, options.memory_limit);
-  return load_samples(select(samples, balanced_subset(samples.labels, *limit, options.subset_seed)), size,
+  if (!limit) return make_dataset(split, size, options.memory_limit);
+  return make_dataset(select(split, balanced_subset(split.labels, *limit, options.subset_seed)), size,
                       options.memory_limit);
 }
 
@@ -173,7 +173,7 @@ std::vector<std::string> dataset_names() {
   return names;
 }
 
-DatasetSpec load_dataset(const std::string& name, const DatasetOptions& options) {
+DatasetSplits load_dataset(const std::string& name, const DatasetOptions& options) {
   const Entry& entry = find_entry(name);
   TORCH_CHECK_VALUE(!options.image_size || *options.image_size >= 1,
                     "[tensorion.data] the image size must be at least 1, got ", *options.image_size);
@@ -181,19 +181,19 @@ DatasetSpec load_dataset(const std::string& name, const DatasetOptions& options)
                     "[tensorion.data] the image size must be at most ", kMaxImageSize, ", got ",
                     *options.image_size);
   const auto [folder, layout] = find_folder(entry, options.folder);
-  Source source = layout->read(folder);
-  if (entry.classes && static_cast<int64_t>(source.classes.size()) != *entry.classes) {
-    throw DataError(folder, name + " has " + std::to_string(*entry.classes) + " classes, got " +
-                                std::to_string(source.classes.size()));
+  RawSplits raw = layout->read(folder);
+  if (entry.classes && static_cast<int64_t>(raw.classes.size()) != *entry.classes) {
+    throw FileError(folder, name + " has " + std::to_string(*entry.classes) + " classes, got " +
+                                std::to_string(raw.classes.size()));
   }
-  const auto own_size = common_size(entry, source, options.image_size);
+  const auto own_size = common_size(entry, raw, options.image_size);
 
-  DatasetSpec out;
+  DatasetSplits out;
   out.name = name;
   out.folder = folder;
-  out.classes = std::move(source.classes);
-  out.train = load_split(source.train, options.limit_train, own_size, options);
-  out.test = load_split(source.test, options.limit_test, own_size, options);
+  out.classes = std::move(raw.classes);
+  out.train = load_split(raw.train, options.limit_train, own_size, options);
+  out.test = load_split(raw.test, options.limit_test, own_size, options);
 
   const int64_t side = options.image_size.value_or(kLargeImageSize);
   ImageSize size{side, side};

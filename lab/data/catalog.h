@@ -1,5 +1,4 @@
-// The data sets by name: where they are looked for, how they are read, and the
-// transforms they are trained and tested with.
+// The data sets by name: where they are looked for, how they are read, and their transforms.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +22,7 @@ struct DatasetOptions {
   // Height and width of the pictures the model sees. By default their own size
   // if they are small (at most 64 pixels), else 224.
   std::optional<int64_t> image_size = std::nullopt;
-  // Take only so many samples, as many of every class, chosen by subset_seed.
+  // At most so many samples, the same number of every class, chosen by subset_seed.
   std::optional<int64_t> limit_train = std::nullopt;
   std::optional<int64_t> limit_test = std::nullopt;
   uint64_t subset_seed = 0;
@@ -31,19 +30,20 @@ struct DatasetOptions {
   int64_t memory_limit = default_memory_limit();
 };
 
-struct DatasetSpec {
+// A data set, ready for training and testing.
+struct DatasetSplits {
   std::string name;
   std::filesystem::path folder;  // where it was found
   std::vector<std::string> classes;
   Dataset train;
   Dataset test;
-  // Pictures in their own size: random crop with a padding of 4 and flip; as
-  // they are in the test. In another size: random resized crop and flip;
-  // shorter side resized to 8/7 of the size and centre crop in the test.
+  // Images in their own size: random crop with a padding of 4 and flip to train, unchanged to test. Images in
+  // another size: random resized crop and flip to train; the shorter side resized to 8/7 of the size and a
+  // center crop to test.
   Transform train_transform;
   Transform test_transform;
 };
 
-DatasetSpec load_dataset(const std::string& name, const DatasetOptions& options = {});
+DatasetSplits load_dataset(const std::string& name, const DatasetOptions& options = {});
 
 }  // namespace tensorion::lab

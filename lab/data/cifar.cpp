@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "lab/data/file.h"
+#include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
@@ -14,16 +14,16 @@ namespace fs = std::filesystem;
 constexpr int64_t kPixels = 3 * kCifarSize.height * kCifarSize.width;
 
 // `label_limits`: how many values each of a record's label bytes can take; the last is the label.
-Samples read_records(const std::vector<fs::path>& files, const std::vector<int64_t>& label_limits) {
+RawSplit read_records(const std::vector<fs::path>& files, const std::vector<int64_t>& label_limits) {
   const auto label_bytes = static_cast<int64_t>(label_limits.size());
   const int64_t record = label_bytes + kPixels;
-  Samples out;
+  RawSplit out;
   std::vector<at::Tensor> parts;
   for (const auto& path : files) {
     const std::string bytes = read_file(path);
     const auto size = static_cast<int64_t>(bytes.size());
     if (size == 0 || size % record != 0) {
-      throw DataError(path, "expected a whole number of records of " + std::to_string(record) +
+      throw FileError(path, "expected a whole number of records of " + std::to_string(record) +
                                 " bytes, got " + std::to_string(size) + " bytes");
     }
     const int64_t count = size / record;
@@ -33,7 +33,7 @@ Samples read_records(const std::vector<fs::path>& files, const std::vector<int64
       const auto* source = reinterpret_cast<const uint8_t*>(bytes.data()) + i * record;
       for (int64_t k = 0; k < label_bytes; ++k) {
         if (source[k] >= label_limits[k]) {
-          throw DataError(path, "the label in byte " + std::to_string(k) + " of record " + std::to_string(i) +
+          throw FileError(path, "the label in byte " + std::to_string(k) + " of record " + std::to_string(i) +
                                     " must be in [0, " + std::to_string(label_limits[k]) + "), got " +
                                     std::to_string(source[k]));
         }
@@ -52,8 +52,8 @@ bool has_cifar10(const fs::path& folder) { return is_file(folder / "data_batch_1
 
 bool has_cifar100(const fs::path& folder) { return is_file(folder / "train.bin"); }
 
-Source read_cifar10(const fs::path& folder) {
-  Source out;
+RawSplits read_cifar10(const fs::path& folder) {
+  RawSplits out;
   out.classes = {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"};
   std::vector<fs::path> train_files;
   for (int batch = 1; batch <= 5; ++batch) {
@@ -64,13 +64,13 @@ Source read_cifar10(const fs::path& folder) {
   return out;
 }
 
-Source read_cifar100(const fs::path& folder) {
-  Source out;
+RawSplits read_cifar100(const fs::path& folder) {
+  RawSplits out;
   const fs::path names = folder / "fine_label_names.txt";
   out.classes = read_lines(names);
   while (!out.classes.empty() && out.classes.back().empty()) out.classes.pop_back();
   if (out.classes.size() != 100) {
-    throw DataError(names, "expected the names of 100 classes, got " + std::to_string(out.classes.size()));
+    throw FileError(names, "expected the names of 100 classes, got " + std::to_string(out.classes.size()));
   }
   out.train = read_records({folder / "train.bin"}, {20, 100});
   out.test = read_records({folder / "test.bin"}, {20, 100});

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "lab/data/image.h"
-#include "lab/data/samples.h"
+#include "lab/data/raw_split.h"
 
 namespace tensorion::lab {
 
@@ -16,8 +16,8 @@ bool has_cifar10(const std::filesystem::path& folder);
 bool has_cifar100(const std::filesystem::path& folder);
 
 // data_batch_1.bin ... data_batch_5.bin, test_batch.bin.
-Source read_cifar10(const std::filesystem::path& folder);
+RawSplits read_cifar10(const std::filesystem::path& folder);
 // train.bin, test.bin, fine_label_names.txt; the labels are the 100 fine ones.
-Source read_cifar100(const std::filesystem::path& folder);
+RawSplits read_cifar100(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

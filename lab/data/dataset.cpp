@@ -4,8 +4,8 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include "lab/data/file.h"
 #include "lab/data/jpeg.h"
+#include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
@@ -19,7 +19,7 @@ void check_size(const fs::path& path, ImageSize found, const std::optional<Image
   const auto text = [](ImageSize size) {
     return std::to_string(size.height) + " x " + std::to_string(size.width);
   };
-  throw DataError(
+  throw FileError(
       path, "expected a picture of " + text(*expected) + " pixels (height x width), got " + text(found));
 }
 
@@ -48,7 +48,7 @@ int64_t total_bytes(const std::vector<fs::path>& files) {
   for (const auto& path : files) {
     std::error_code error;
     total += static_cast<int64_t>(fs::file_size(path, error));
-    if (error) throw DataError(path, "cannot read the file: " + error.message());
+    if (error) throw FileError(path, "cannot read the file: " + error.message());
   }
   return total;
 }
@@ -75,24 +75,24 @@ int64_t default_memory_limit() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) / 4 * static_cast<int64_t>(sysconf(_SC_PAGE_SIZE));
 }
 
-Dataset load_samples(const Samples& samples, std::optional<ImageSize> size, int64_t memory_limit) {
+Dataset make_dataset(const RawSplit& split, std::optional<ImageSize> size, int64_t memory_limit) {
   Dataset out;
-  out.labels = at::tensor(samples.labels, at::kLong);
+  out.labels = at::tensor(split.labels, at::kLong);
   out.size = size;
-  if (samples.pixels.defined()) {
-    out.pixels = samples.pixels.contiguous();
+  if (split.pixels.defined()) {
+    out.pixels = split.pixels.contiguous();
     out.channels = out.pixels.size(1);
     return out;
   }
   out.channels = kJpegChannels;
-  const auto count = static_cast<int64_t>(samples.files.size());
+  const auto count = static_cast<int64_t>(split.files.size());
   if (size && count * kJpegChannels * size->height * size->width <= memory_limit) {
-    out.pixels = decode_files(samples.files, *size);
+    out.pixels = decode_files(split.files, *size);
     return out;
   }
-  const bool keep_bytes = total_bytes(samples.files) <= memory_limit;
+  const bool keep_bytes = total_bytes(split.files) <= memory_limit;
   auto files = std::make_shared<std::vector<JpegFile>>(count);
-  for_each_file(samples.files, [&](int64_t i, const fs::path& path) {
+  for_each_file(split.files, [&](int64_t i, const fs::path& path) {
     (*files)[i].path = path;
     if (!keep_bytes) return;
     (*files)[i].bytes = read_file(path);

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "lab/data/image.h"
-#include "lab/data/samples.h"
+#include "lab/data/raw_split.h"
 
 namespace tensorion::lab {
 
@@ -14,6 +14,6 @@ inline constexpr ImageSize kFashionMnistSize{28, 28};
 // Whether the folder has the first of the files.
 bool has_fashion_mnist(const std::filesystem::path& folder);
 
-Source read_fashion_mnist(const std::filesystem::path& folder);
+RawSplits read_fashion_mnist(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <memory>
 
-#include "lab/data/file.h"
+#include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 class GzipReader {
  public:
   explicit GzipReader(const std::filesystem::path& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
-    if (!file_) throw DataError(path_, "cannot open the file: " + std::string(std::strerror(errno)));
+    if (!file_) throw FileError(path_, "cannot open the file: " + std::string(std::strerror(errno)));
     gzbuffer(file_.get(), 1 << 17);
   }
 
@@ -28,7 +28,7 @@ class GzipReader {
     int code = Z_OK;
     const char* message = gzerror(file_.get(), &code);
     if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-      throw DataError(
+      throw FileError(
           path_, "cannot read the file: " + std::string(code == Z_ERRNO ? std::strerror(errno) : message));
     }
     return static_cast<size_t>(got);
@@ -51,10 +51,10 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
   const size_t got = file.read(header.data(), header.size());
   const std::array<uint8_t, 4> magic{0, 0, 8, static_cast<uint8_t>(order)};
   if (got < 4 || !std::equal(magic.begin(), magic.end(), header.begin())) {
-    throw DataError(path, "not an IDX file of bytes with " + std::to_string(order) +
+    throw FileError(path, "not an IDX file of bytes with " + std::to_string(order) +
                               " modes: expected it to start with 0 0 8 " + std::to_string(order));
   }
-  if (got < header.size()) throw DataError(path, "truncated in the header");
+  if (got < header.size()) throw FileError(path, "truncated in the header");
 
   std::vector<int64_t> sizes(order);
   size_t total = 1;
@@ -64,7 +64,7 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
     empty = empty || sizes[mode] == 0;
     // Sizes beside a zero are limited as well: torch multiplies them for the strides.
     if (__builtin_mul_overflow(total, std::max<int64_t>(1, sizes[mode]), &total) || total > INT64_MAX) {
-      throw DataError(path, "the header promises more bytes than any file has");
+      throw FileError(path, "the header promises more bytes than any file has");
     }
   }
   if (empty) total = 0;
@@ -77,13 +77,13 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
     bytes.resize(before + wanted);
     const size_t count = file.read(bytes.data() + before, wanted);
     if (count < wanted) {
-      throw DataError(path, "truncated: the header promises " + std::to_string(total) + " bytes, got " +
+      throw FileError(path, "truncated: the header promises " + std::to_string(total) + " bytes, got " +
                                 std::to_string(before + count));
     }
   }
   uint8_t extra = 0;
   if (file.read(&extra, 1) != 0) {
-    throw DataError(path, "longer than the " + std::to_string(bytes.size()) + " bytes its header promises");
+    throw FileError(path, "longer than the " + std::to_string(bytes.size()) + " bytes its header promises");
   }
   auto out = at::empty(sizes, at::kByte);
   std::copy(bytes.begin(), bytes.end(), out.mutable_data_ptr<uint8_t>());

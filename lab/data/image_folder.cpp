@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "lab/data/file.h"
+#include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
@@ -22,7 +22,7 @@ std::vector<std::string> list_classes(const fs::path& folder) {
   for (const auto& entry : list_folder(folder)) {
     if (entry.is_folder) classes.push_back(entry.name);
   }
-  if (classes.empty()) throw DataError(folder, "expected a subfolder for each class, got none");
+  if (classes.empty()) throw FileError(folder, "expected a subfolder for each class, got none");
   return classes;
 }
 
@@ -34,8 +34,8 @@ std::string first_missing(const std::vector<std::string>& names, const std::vect
   return "";
 }
 
-Samples list_split(const fs::path& folder, const std::vector<std::string>& classes) {
-  Samples out;
+RawSplit list_split(const fs::path& folder, const std::vector<std::string>& classes) {
+  RawSplit out;
   for (size_t label = 0; label < classes.size(); ++label) {
     for (auto& file : list_jpegs(folder / classes[label])) {
       out.files.push_back(std::move(file));
@@ -49,18 +49,18 @@ Samples list_split(const fs::path& folder, const std::vector<std::string>& class
 
 bool has_image_folder(const fs::path& folder) { return is_folder(folder / "train"); }
 
-Source read_image_folder(const fs::path& folder) {
+RawSplits read_image_folder(const fs::path& folder) {
   const fs::path train = folder / "train";
   const fs::path test = folder / (is_folder(folder / "val") ? "val" : "test");
-  if (!is_folder(test)) throw DataError(folder, "expected a subfolder val or test beside train");
-  Source out;
+  if (!is_folder(test)) throw FileError(folder, "expected a subfolder val or test beside train");
+  RawSplits out;
   out.classes = list_classes(train);
   const auto test_classes = list_classes(test);
   if (const auto name = first_missing(out.classes, test_classes); !name.empty()) {
-    throw DataError(test, "class " + name + " of train is missing here");
+    throw FileError(test, "class " + name + " of train is missing here");
   }
   if (const auto name = first_missing(test_classes, out.classes); !name.empty()) {
-    throw DataError(test, "class " + name + " is not in train");
+    throw FileError(test, "class " + name + " is not in train");
   }
   out.train = list_split(train, out.classes);
   out.test = list_split(test, out.classes);
@@ -71,11 +71,11 @@ std::vector<fs::path> list_jpegs(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : list_folder(folder)) {
     if (entry.is_folder || !is_jpeg_name(entry.name)) {
-      throw DataError(folder, "expected only JPEG files (.jpg, .jpeg), got " + entry.name);
+      throw FileError(folder, "expected only JPEG files (.jpg, .jpeg), got " + entry.name);
     }
     files.push_back(folder / entry.name);
   }
-  if (files.empty()) throw DataError(folder, "expected the JPEG files of a class, got an empty folder");
+  if (files.empty()) throw FileError(folder, "expected the JPEG files of a class, got an empty folder");
   return files;
 }
 

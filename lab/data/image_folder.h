@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "lab/data/samples.h"
+#include "lab/data/raw_split.h"
 
 namespace tensorion::lab {
 
@@ -14,7 +14,7 @@ bool has_image_folder(const std::filesystem::path& folder);
 
 // Classes are the subfolders of train in sorted order, and must be the same in
 // val (taken first where both are there) or test.
-Source read_image_folder(const std::filesystem::path& folder);
+RawSplits read_image_folder(const std::filesystem::path& folder);
 
 // The JPEG files in a folder, sorted by name: at least one, and nothing else.
 std::vector<std::filesystem::path> list_jpegs(const std::filesystem::path& folder);

@@ -7,7 +7,7 @@
 #include <jerror.h>
 #include <jpeglib.h>
 
-#include "lab/data/file.h"
+#include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
@@ -78,7 +78,7 @@ struct JpegDecoder::State {
 
   ~State() { jpeg_destroy_decompress(&info); }
   [[noreturn]] void fail() const {
-    throw DataError(path, "not a valid JPEG picture: " + std::string(errors.message));
+    throw FileError(path, "not a valid JPEG picture: " + std::string(errors.message));
   }
 };
 
@@ -102,9 +102,9 @@ JpegDecoder::JpegDecoder(std::string_view bytes, std::filesystem::path path)
     return "a picture of " + std::to_string(size().height) + " x " + std::to_string(size().width) +
            " pixels ";
   };
-  if (pixels > kMaxPixels) throw DataError(state.path, text() + "is more than is read");
+  if (pixels > kMaxPixels) throw FileError(state.path, text() + "is more than is read");
   if (pixels / kMaxPixelsPerByte > static_cast<int64_t>(bytes.size())) {
-    throw DataError(state.path, text() + "does not fit into " + std::to_string(bytes.size()) + " bytes");
+    throw FileError(state.path, text() + "does not fit into " + std::to_string(bytes.size()) + " bytes");
   }
 }
 

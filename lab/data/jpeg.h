@@ -10,7 +10,7 @@
 namespace tensorion::lab {
 
 // Decodes one picture to RGB; grayscale and CMYK pictures are converted.
-// Corrupt or truncated bytes are a DataError that names `path`, also where
+// Corrupt or truncated bytes are a FileError that names `path`, also where
 // libjpeg would only warn and invent the missing pixels.
 class JpegDecoder {
  public:

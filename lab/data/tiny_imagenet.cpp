@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "lab/data/file.h"
 #include "lab/data/image_folder.h"
+#include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
@@ -15,9 +15,9 @@ std::vector<std::string> read_classes(const fs::path& path) {
   std::vector<std::string> classes = read_lines(path);
   std::erase(classes, "");
   std::sort(classes.begin(), classes.end());
-  if (classes.empty()) throw DataError(path, "expected a WordNet id in each line, got none");
+  if (classes.empty()) throw FileError(path, "expected a WordNet id in each line, got none");
   const auto twice = std::adjacent_find(classes.begin(), classes.end());
-  if (twice != classes.end()) throw DataError(path, "class " + *twice + " appears twice");
+  if (twice != classes.end()) throw FileError(path, "class " + *twice + " appears twice");
   return classes;
 }
 
@@ -28,7 +28,7 @@ std::map<std::string, int64_t> read_annotations(const fs::path& path,
   const auto lines = read_lines(path);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
-    const auto fail = [&](const std::string& what) -> DataError {
+    const auto fail = [&](const std::string& what) -> FileError {
       return {path, "line " + std::to_string(i + 1) + ": " + what};
     };
     const size_t first = lines[i].find('\t');
@@ -47,8 +47,8 @@ std::map<std::string, int64_t> read_annotations(const fs::path& path,
 
 bool has_tiny_imagenet(const fs::path& folder) { return is_file(folder / "wnids.txt"); }
 
-Source read_tiny_imagenet(const fs::path& folder) {
-  Source out;
+RawSplits read_tiny_imagenet(const fs::path& folder) {
+  RawSplits out;
   out.classes = read_classes(folder / "wnids.txt");
   for (size_t label = 0; label < out.classes.size(); ++label) {
     for (auto& file : list_jpegs(folder / "train" / out.classes[label] / "images")) {
@@ -60,18 +60,18 @@ Source read_tiny_imagenet(const fs::path& folder) {
   auto labels = read_annotations(annotations, out.classes);
   for (auto& file : list_jpegs(folder / "val" / "images")) {
     const auto label = labels.extract(file.filename().string());
-    if (label.empty()) throw DataError(annotations, "no line for " + file.string());
+    if (label.empty()) throw FileError(annotations, "no line for " + file.string());
     out.test.files.push_back(std::move(file));
     out.test.labels.push_back(label.mapped());
   }
   for (size_t label = 0; label < out.classes.size(); ++label) {
     if (std::find(out.test.labels.begin(), out.test.labels.end(), static_cast<int64_t>(label)) ==
         out.test.labels.end()) {
-      throw DataError(annotations, "no picture of class " + out.classes[label]);
+      throw FileError(annotations, "no picture of class " + out.classes[label]);
     }
   }
   if (!labels.empty())
-    throw DataError(folder / "val" / "images" / labels.begin()->first, "annotated, but not there");
+    throw FileError(folder / "val" / "images" / labels.begin()->first, "annotated, but not there");
   return out;
 }
 

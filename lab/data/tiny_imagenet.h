@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "lab/data/image.h"
-#include "lab/data/samples.h"
+#include "lab/data/raw_split.h"
 
 namespace tensorion::lab {
 
@@ -17,6 +17,6 @@ bool has_tiny_imagenet(const std::filesystem::path& folder);
 
 // Any number of classes, in sorted order; the test samples are those of val,
 // sorted by file name.
-Source read_tiny_imagenet(const std::filesystem::path& folder);
+RawSplits read_tiny_imagenet(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lab/training/json_file.h"
-#include "lab/weights/atomic_file.h"
+#include "lab/io/atomic_file.h"
+#include "lab/io/json_file.h"
 
 namespace tensorion::lab {
 namespace {

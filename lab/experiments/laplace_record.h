@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "lab/experiments/eigenvalue_run.h"
+#include "lab/experiments/laplace_run.h"
 
 namespace tensorion::lab {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lab/experiments/laplacian.h"
-#include "lab/text.h"
+#include "lab/text/strings.h"
 
 namespace tensorion::lab {
 namespace {
@@ -111,11 +111,11 @@ ordered_json to_json(const LaplaceProblem& problem, const std::vector<LaplaceSwe
 
 ResultTable laplace_table(const LaplaceProblem& problem, const std::vector<LaplaceSweep>& sweeps) {
   ResultTable table;
-  table.title =
-      format("Laplacian in %ld dimensions, %ld points each, trains of rank %ld: smallest eigenvalue %.10g",
-             problem.d, problem.n, problem.rank, smallest_eigenvalue(problem.d, problem.n));
+  table.title = string_printf(
+      "Laplacian in %ld dimensions, %ld points each, trains of rank %ld: smallest eigenvalue %.10g",
+      problem.d, problem.n, problem.rank, smallest_eigenvalue(problem.d, problem.n));
   table.header = {"optimizer", "best lr", "error", "residual"};
-  for (const double target : kTargets) table.header.push_back(format("steps to %.0e", target));
+  for (const double target : kTargets) table.header.push_back(string_printf("steps to %.0e", target));
   table.header.emplace_back("ms/step");
   table.alignment.assign(table.header.size(), 'r');
   table.alignment.front() = 'l';
@@ -125,10 +125,10 @@ ResultTable laplace_table(const LaplaceProblem& problem, const std::vector<Lapla
     if (best == nullptr) {
       row.emplace_back("diverged");
     } else {
-      row.insert(row.end(),
-                 {format("%.3g", best->lr), format("%.2e", best->error), format("%.2e", best->residual)});
+      row.insert(row.end(), {string_printf("%.3g", best->lr), string_printf("%.2e", best->error),
+                             string_printf("%.2e", best->residual)});
       for (const double target : kTargets) row.push_back(steps_to(*best, target));
-      row.push_back(format("%.2f", 1e3 * best->seconds_per_step));
+      row.push_back(string_printf("%.2f", 1e3 * best->seconds_per_step));
     }
     row.resize(table.header.size());
     table.rows.push_back(std::move(row));

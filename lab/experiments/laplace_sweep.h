@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lab/experiments/eigenvalue_run.h"
-#include "lab/experiments/result_table.h"
+#include "lab/experiments/laplace_run.h"
+#include "lab/text/result_table.h"
 
 namespace tensorion::lab {
 

@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "lab/text.h"
+#include "lab/text/strings.h"
 #include "tensorion/norms.h"
 #include "tensorion/polar.h"
 
@@ -120,15 +120,15 @@ ResultTable tightness_table(const std::vector<Tightness>& values) {
                     .rows = {},
                     .alignment = "lrrrl"};
   const auto add = [&](const std::string& name, const Range& of, const std::string& paper) {
-    table.rows.push_back(
-        {name, format("%.4f", of.mean), format("%.4f", of.min), format("%.4f", of.max), paper});
+    table.rows.push_back({name, string_printf("%.4f", of.mean), string_printf("%.4f", of.min),
+                          string_printf("%.4f", of.max), paper});
   };
   add("relative gap, balanced to online", gap, "mean 0.0039, max 0.0732");
   add("||X||_sigma, from below", spectral, "close to 1 (figure)");
   add("||X||_Sigma, certified from below", lower, "-");
   add("||X||_Sigma, certified from above", upper, "-");
-  table.rows.push_back(
-      {"share where online is not balanced", format("%.4f", share_of_other_sets(values)), "", "", "-"});
+  table.rows.push_back({"share where online is not balanced",
+                        string_printf("%.4f", share_of_other_sets(values)), "", "", "-"});
   table.notes = {"(X: the online oracle's answer on a momentum, by exact SVD)"};
   return table;
 }
@@ -154,14 +154,15 @@ ResultTable layer_table(const std::vector<Tightness>& values) {
                      [](const auto& a, const auto& b) { return a.second > b.second; });
     std::string winners;
     for (const auto& [modes, count] : ranked) {
-      winners += (winners.empty() ? "" : ", ") + paper_set(modes) +
-                 format(" %.0f %%", 100 * static_cast<double>(count) / static_cast<double>(own.size()));
+      winners +=
+          (winners.empty() ? "" : ", ") + paper_set(modes) +
+          string_printf(" %.0f %%", 100 * static_cast<double>(count) / static_cast<double>(own.size()));
     }
     const auto gap = range(own, &Tightness::gap);
     table.rows.push_back({layer, shape_text(own[0].shape), paper_set(own[0].balanced),
-                          format("%.4f", gap.mean), format("%.4f", gap.max),
-                          format("%.0f %%", 100 * share_of_other_sets(own)),
-                          format("%.4f", range(own, &Tightness::spectral).mean), winners});
+                          string_printf("%.4f", gap.mean), string_printf("%.4f", gap.max),
+                          string_printf("%.0f %%", 100 * share_of_other_sets(own)),
+                          string_printf("%.4f", range(own, &Tightness::spectral).mean), winners});
   }
   table.notes = {"(sets as in the paper: modes count from 1)"};
   return table;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/experiments/result_table.h"
+#include "lab/text/result_table.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion::lab {

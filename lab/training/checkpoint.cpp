@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lab/training/optimizer_state.h"
-#include "lab/weights/state_dict.h"
+#include "lab/models/state_dict.h"
+#include "lab/training/optimizer_state_dict.h"
 
 namespace tensorion::lab {
 namespace {
@@ -141,7 +141,8 @@ void save_checkpoint(const fs::path& folder, Classifier& model, torch::optim::Op
                      const TrainingState& state) {
   NamedTensors tensors;
   for (const auto& [name, tensor] : state_dict(model)) tensors[kModel + name] = tensor;
-  for (const auto& [name, tensor] : optimizer_state(optimizer, model)) tensors[kOptimizer + name] = tensor;
+  for (const auto& [name, tensor] : optimizer_state_dict(optimizer, model))
+    tensors[kOptimizer + name] = tensor;
   tensors[kGenerator] = at::detail::getDefaultCPUGenerator().get_state();
   write_safetensors(unfinished(folder), tensors, {{"format", kFormat}, {"state", to_text(state)}});
   // Killed in between, the run goes on from the previous one.
@@ -158,7 +159,7 @@ std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier&
   const auto weights = with_prefix(contents->tensors, kModel);
   TORCH_CHECK_VALUE(!check_state_dict(model, weights, source), "[tensorion.checkpoint] ", source,
                     " is of another number of classes");
-  load_optimizer_state(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
+  load_optimizer_state_dict(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
   load_state_dict(model, weights, source);
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   generator.set_state(contents->tensors.at(kGenerator));

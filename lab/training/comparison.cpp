@@ -5,8 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "lab/table.h"
-#include "lab/text.h"
+#include "lab/text/strings.h"
+#include "lab/text/table.h"
 
 namespace tensorion::lab {
 namespace {
@@ -21,8 +21,8 @@ ordered_json to_json(const Statistic& statistic) {
 
 std::string cell(const Statistic& statistic, int digits, double scale) {
   if (statistic.count == 0) return "-";
-  auto text = format("%.*f", digits, scale * statistic.mean);
-  if (statistic.count > 1) text += format(" +- %.*f", digits, scale * statistic.std);
+  auto text = string_printf("%.*f", digits, scale * statistic.mean);
+  if (statistic.count > 1) text += string_printf(" +- %.*f", digits, scale * statistic.std);
   return text;
 }
 

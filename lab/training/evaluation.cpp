@@ -5,7 +5,7 @@
 
 namespace tensorion::lab {
 
-Evaluation evaluate(Classifier& model, const Loader& loader) {
+Evaluation evaluate(Classifier& model, const DataLoader& loader) {
   const c10::InferenceMode inference;
   const bool was_training = model.is_training();
   model.eval();

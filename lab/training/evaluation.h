@@ -1,7 +1,7 @@
 // How well a model does on a data set.
 #pragma once
 
-#include "lab/data/loader.h"
+#include "lab/data/data_loader.h"
 #include "lab/models/classifier.h"
 
 namespace tensorion::lab {
@@ -12,6 +12,6 @@ struct Evaluation {
 };
 
 // Over all batches of the loader, in evaluation mode; the model's mode is as before afterwards.
-Evaluation evaluate(Classifier& model, const Loader& loader);
+Evaluation evaluate(Classifier& model, const DataLoader& loader);
 
 }  // namespace tensorion::lab

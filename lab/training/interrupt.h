@@ -1,9 +1,9 @@
-// Ctrl-C and the polite kill, as a wish to stop that a run looks up between two steps.
+// SIGINT and SIGTERM set a flag that the training loop polls between steps.
 #pragma once
 
 namespace tensorion::lab {
 
-// While one lives, the first SIGINT or SIGTERM is noted and a second one ends the program at once.
+// While a guard exists, the first SIGINT or SIGTERM sets the flag, and a second one ends the program at once.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -12,7 +12,7 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 };
 
-// The signal that came, 0 where none did.
+// The signal that arrived since the last guard was constructed; 0 if none did.
 int interrupt_signal();
 
 }  // namespace tensorion::lab

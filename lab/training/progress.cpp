@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lab/text.h"
+#include "lab/text/strings.h"
 
 namespace tensorion::lab {
 namespace {
@@ -27,37 +27,38 @@ std::string bar(int64_t done, int64_t all) {
 
 std::string duration(double seconds) {
   const auto whole = static_cast<long>(std::llround(seconds));
-  if (whole < 3600) return format("%ld:%02ld", whole / 60, whole % 60);
-  return format("%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+  if (whole < 3600) return string_printf("%ld:%02ld", whole / 60, whole % 60);
+  return string_printf("%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
 std::string progress_line(const Trainer& trainer, double seconds_left) {
   const auto& state = trainer.state();
   const auto samples = static_cast<double>(state.samples);
-  return format("epoch %ld/%ld %s %ld/%ld  loss %.4f  %.0f images/s  optimizer %.0f %%  ETA %s",
-                state.epoch + 1, trainer.options().epochs, bar(state.batch, trainer.batches()).c_str(),
-                state.batch, trainer.batches(), state.loss_sum / std::max(1.0, samples),
-                samples / std::max(1e-9, state.seconds), percent(state.optimizer_seconds, state.seconds),
-                duration(seconds_left).c_str());
+  return string_printf("epoch %ld/%ld %s %ld/%ld  loss %.4f  %.0f images/s  optimizer %.0f %%  ETA %s",
+                       state.epoch + 1, trainer.options().epochs, bar(state.batch, trainer.batches()).c_str(),
+                       state.batch, trainer.batches(), state.loss_sum / std::max(1.0, samples),
+                       samples / std::max(1e-9, state.seconds),
+                       percent(state.optimizer_seconds, state.seconds), duration(seconds_left).c_str());
 }
 
 std::string epoch_line(const EpochMetrics& metrics, int64_t epochs) {
   const double waiting = percent(metrics.data_seconds, metrics.seconds);
-  return format(
+  return string_printf(
       "epoch %ld/%ld  lr %.3g  train loss %.4f  test loss %.4f  accuracy %.2f %%  %s, %.0f %% in the "
       "optimizer%s",
       metrics.epoch, epochs, metrics.lr, metrics.train_loss, metrics.test_loss, 100 * metrics.test_accuracy,
       duration(metrics.seconds).c_str(), percent(metrics.optimizer_seconds, metrics.seconds),
-      waiting < kWorthTelling ? "" : format(", %.0f %% waiting for data (--workers)", waiting).c_str());
+      waiting < kWorthTelling ? ""
+                              : string_printf(", %.0f %% waiting for data (--workers)", waiting).c_str());
 }
 
-Progress::Progress(Screen& screen, std::string label, Table table)
-    : screen_(screen), label_(std::move(label)), table_(std::move(table)), shown_(start_) {}
+Progress::Progress(Terminal& terminal, std::string label, Table table)
+    : terminal_(terminal), label_(std::move(label)), table_(std::move(table)), shown_(start_) {}
 
 void Progress::after_step(const Trainer& trainer) {
   ++steps_;
   const auto now = Clock::now();
-  if (now - shown_ < (screen_.is_terminal() ? Clock::duration(kRedraw) : Clock::duration(kPlainLine))) return;
+  if (now - shown_ < (terminal_.is_tty() ? Clock::duration(kRedraw) : Clock::duration(kPlainLine))) return;
   const auto& state = trainer.state();
   const int64_t left = (trainer.options().epochs - state.epoch) * trainer.batches() - state.batch;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
@@ -65,26 +66,26 @@ void Progress::after_step(const Trainer& trainer) {
 }
 
 void Progress::before_test(const Trainer& trainer) {
-  if (!screen_.is_terminal()) return;
-  show(trainer, format("epoch %ld/%ld  testing", trainer.state().epoch + 1, trainer.options().epochs));
+  if (!terminal_.is_tty()) return;
+  show(trainer, string_printf("epoch %ld/%ld  testing", trainer.state().epoch + 1, trainer.options().epochs));
 }
 
 void Progress::after_epoch(const Trainer& trainer) {
   const auto line = epoch_line(trainer.state().history.back(), trainer.options().epochs);
-  if (!screen_.is_terminal() || !table_) screen_.print(label_ + line);
+  if (!terminal_.is_tty() || !table_) terminal_.print(label_ + line);
   shown_ = Clock::now();
 }
 
 void Progress::show(const Trainer& trainer, const std::string& line) {
   shown_ = Clock::now();
-  if (!screen_.is_terminal()) {
-    screen_.print(label_ + line);
+  if (!terminal_.is_tty()) {
+    terminal_.print(label_ + line);
     return;
   }
   std::vector<std::string> lines;
   if (table_) lines = table_(trainer);
   lines.push_back(label_ + line);
-  screen_.show(lines);
+  terminal_.show(lines);
 }
 
 }  // namespace tensorion::lab

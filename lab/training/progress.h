@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/screen.h"
+#include "lab/text/terminal.h"
 #include "lab/training/trainer.h"
 
 namespace tensorion::lab {
@@ -17,8 +17,8 @@ class Progress : public TrainingObserver {
   // Lines that a terminal shows above the live one, in place of a line for each epoch.
   using Table = std::function<std::vector<std::string>(const Trainer&)>;
 
-  // `label` begins every line where it is not empty. The screen must outlive it.
-  Progress(Screen& screen, std::string label, Table table = nullptr);
+  // `label` begins every line where it is not empty. The terminal must outlive it.
+  Progress(Terminal& terminal, std::string label, Table table = nullptr);
 
   void after_step(const Trainer& trainer) override;
   void before_test(const Trainer& trainer) override;
@@ -29,7 +29,7 @@ class Progress : public TrainingObserver {
 
   void show(const Trainer& trainer, const std::string& line);
 
-  Screen& screen_;
+  Terminal& terminal_;
   std::string label_;
   Table table_;
   Clock::time_point start_ = Clock::now();  // of this process's part of the run

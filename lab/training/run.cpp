@@ -9,11 +9,11 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "lab/data/file.h"
+#include "lab/io/atomic_file.h"
+#include "lab/io/file.h"
+#include "lab/io/json_file.h"
+#include "lab/models/state_dict.h"
 #include "lab/training/checkpoint.h"
-#include "lab/training/json_file.h"
-#include "lab/weights/atomic_file.h"
-#include "lab/weights/state_dict.h"
 
 namespace tensorion::lab {
 namespace {
@@ -41,7 +41,7 @@ class FolderLock {
 };
 
 // The configuration, and what was found of the data.
-ordered_json describe(const RunConfig& config, const DatasetSpec& data) {
+ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
   auto out = to_json(config);
   out["train_samples"] = data.train.count();
   out["test_samples"] = data.test.count();
@@ -149,7 +149,7 @@ RunSummary read_summary(const fs::path& folder) {
   read_json_lines(metrics,
                   [&](const json& value) { summary.epochs.push_back(epoch_metrics_from_json(value)); });
   if (summary.epochs.size() != epochs) {
-    throw DataError(metrics, c10::str("expected the ", epochs, " epochs that summary.json counts, got ",
+    throw FileError(metrics, c10::str("expected the ", epochs, " epochs that summary.json counts, got ",
                                       summary.epochs.size()));
   }
   return summary;
@@ -163,7 +163,7 @@ int64_t count_parameters(const Classifier& model) {
 
 }  // namespace
 
-RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const RunOptions& options,
+RunSummary run_training(const RunConfig& config, const DatasetSplits& data, const RunOptions& options,
                         TrainingObserver& progress) {
   const auto& folder = options.folder;
   const auto described = describe(config, data);
@@ -198,7 +198,7 @@ RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const 
     check_may_begin(folder, !fs::exists(folder / "config.json"));  // of a process that was faster
   }
   Recorder recorder(options, summary.identity, *model, optimizer, progress);
-  write_file(folder / "config.json", described.dump(2) + '\n');
+  write_json(folder / "config.json", described);
   if (options.resume) {
     if (auto state = load_checkpoint(folder, *model, optimizer, options.warn)) {
       trainer.set_state(std::move(*state));
@@ -215,7 +215,7 @@ RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const 
   }
   summary.epochs = trainer.state().history;
   summary.skipped_steps = trainer.state().skipped_steps;
-  write_file(folder / "summary.json", to_json(summary).dump(2) + '\n');
+  write_json(folder / "summary.json", to_json(summary));
   if (!summary.diverged) remove_checkpoints(folder);
   return summary;
 }

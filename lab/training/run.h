@@ -37,7 +37,7 @@ class Interrupted : public std::runtime_error {
 // Trains to the end and gives the summary: at once where the folder's run is over already. Resuming a run
 // that was begun with other options is an error that names the first that differs. A run that diverges has
 // a summary that says so, and keeps its last checkpoint.
-RunSummary run_training(const RunConfig& config, const DatasetSpec& data, const RunOptions& options,
+RunSummary run_training(const RunConfig& config, const DatasetSplits& data, const RunOptions& options,
                         TrainingObserver& progress);
 
 }  // namespace tensorion::lab

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "lab/weights/state_dict.h"
+#include "lab/models/state_dict.h"
 
 namespace tensorion::lab {
 namespace {
@@ -34,8 +34,8 @@ nlohmann::ordered_json or_null(const std::optional<T>& value) {
   return value ? nlohmann::ordered_json(*value) : nullptr;
 }
 
-Loader make_loader(const RunConfig& config, const Dataset& data, const Transform& transform, bool train) {
-  LoaderOptions options;
+DataLoader make_loader(const RunConfig& config, const Dataset& data, const Transform& transform, bool train) {
+  DataLoaderOptions options;
   options.batch_size = config.batch_size;
   options.shuffle = train;
   options.channels_last = config.channels_last;
@@ -80,7 +80,7 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
   return out;
 }
 
-DatasetSpec load_data(const RunConfig& config) {
+DatasetSplits load_data(const RunConfig& config) {
   auto options = config.data;
   if (!options.image_size) {
     const int64_t size = model_image_size(model_options(config));
@@ -89,7 +89,7 @@ DatasetSpec load_data(const RunConfig& config) {
   return load_dataset(config.dataset, options);
 }
 
-Model make_model(const RunConfig& config, const DatasetSpec& data) {
+Model make_model(const RunConfig& config, const DatasetSplits& data) {
   auto options = model_options(config);
   options.classes = static_cast<int64_t>(data.classes.size());
   options.channels = data.train.channels;
@@ -106,11 +106,11 @@ Model make_model(const RunConfig& config, const DatasetSpec& data) {
   return model;
 }
 
-Loader train_loader(const RunConfig& config, const DatasetSpec& data) {
+DataLoader train_loader(const RunConfig& config, const DatasetSplits& data) {
   return make_loader(config, data.train, data.train_transform, true);
 }
 
-Loader test_loader(const RunConfig& config, const DatasetSpec& data) {
+DataLoader test_loader(const RunConfig& config, const DatasetSplits& data) {
   return make_loader(config, data.test, data.test_transform, false);
 }
 

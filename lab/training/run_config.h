@@ -43,13 +43,13 @@ const std::string& method_name(const RunConfig& config);
 nlohmann::ordered_json to_json(const RunConfig& config);
 
 // The data set that the run needs, in the size of pictures that its model is made for.
-DatasetSpec load_data(const RunConfig& config);
+DatasetSplits load_data(const RunConfig& config);
 
 // The model with the weights to start from, on torch's generator seeded anew.
-Model make_model(const RunConfig& config, const DatasetSpec& data);
+Model make_model(const RunConfig& config, const DatasetSplits& data);
 
 // The batches to train on and to test on.
-Loader train_loader(const RunConfig& config, const DatasetSpec& data);
-Loader test_loader(const RunConfig& config, const DatasetSpec& data);
+DataLoader train_loader(const RunConfig& config, const DatasetSplits& data);
+DataLoader test_loader(const RunConfig& config, const DatasetSplits& data);
 
 }  // namespace tensorion::lab

@@ -20,8 +20,8 @@ double seconds_since(Clock::time_point start) {
 
 }  // namespace
 
-Trainer::Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const Loader& train,
-                 const Loader& test, TrainerOptions options)
+Trainer::Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const DataLoader& train,
+                 const DataLoader& test, TrainerOptions options)
     : model_(model),
       optimizer_(optimizer),
       train_(train),

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/data/loader.h"
+#include "lab/data/data_loader.h"
 #include "lab/models/classifier.h"
 #include "lab/training/metrics.h"
 #include "lab/training/schedule.h"
@@ -65,8 +65,8 @@ class TrainingObserver {
 class Trainer {
  public:
   // The optimizer's param groups must have their base learning rates. All must outlive the trainer.
-  Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const Loader& train, const Loader& test,
-          TrainerOptions options);
+  Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const DataLoader& train,
+          const DataLoader& test, TrainerOptions options);
 
   // From the state to the end.
   void run(TrainingObserver& observer);
@@ -90,8 +90,8 @@ class Trainer {
 
   Classifier& model_;
   torch::optim::Optimizer& optimizer_;
-  const Loader& train_;
-  const Loader& test_;
+  const DataLoader& train_;
+  const DataLoader& test_;
   TrainerOptions options_;
   Scheduler scheduler_;
   TrainingState state_;

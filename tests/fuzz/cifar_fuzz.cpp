@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "lab/data/cifar.h"
-#include "lab/data/file.h"
+#include "lab/io/file.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/lab/temporary_folder.h"
 
@@ -33,9 +33,9 @@ struct Folders {
   }
 };
 
-void check(const lab::Source& source, int64_t classes) {
-  fuzz::expect(static_cast<int64_t>(source.classes.size()) == classes, "not so many classes");
-  for (const auto* samples : {&source.train, &source.test}) {
+void check(const lab::RawSplits& splits, int64_t classes) {
+  fuzz::expect(static_cast<int64_t>(splits.classes.size()) == classes, "not so many classes");
+  for (const auto* samples : {&splits.train, &splits.test}) {
     fuzz::expect(samples->pixels.size(0) == static_cast<int64_t>(samples->labels.size()),
                  "labels and pictures");
     for (const int64_t label : samples->labels) fuzz::expect(label >= 0 && label < classes, "a label");
@@ -50,15 +50,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   folders.file.write(data + 1, size - 1);
   switch (data[0] % 3) {
     case 0:
-      fuzz::succeeds<lab::DataError>(folders.cifar10.path(),
+      fuzz::succeeds<lab::FileError>(folders.cifar10.path(),
                                      [] { check(lab::read_cifar10(folders.cifar10.path()), 10); });
       break;
     case 1:
-      fuzz::succeeds<lab::DataError>(folders.cifar100.path(),
+      fuzz::succeeds<lab::FileError>(folders.cifar100.path(),
                                      [] { check(lab::read_cifar100(folders.cifar100.path()), 100); });
       break;
     default:
-      fuzz::succeeds<lab::DataError>(folders.names.path(),
+      fuzz::succeeds<lab::FileError>(folders.names.path(),
                                      [] { check(lab::read_cifar100(folders.names.path()), 100); });
   }
   return 0;

@@ -4,7 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "lab/commands/run_flags.h"
+#include "lab/flags/run_flags.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {

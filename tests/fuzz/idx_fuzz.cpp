@@ -1,8 +1,8 @@
 // The bytes are an IDX file, plain or gzip'd, read as labels and as pictures.
 #include <ATen/ATen.h>
 
-#include "lab/data/file.h"
 #include "lab/data/idx.h"
+#include "lab/io/file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const fuzz::MemoryFile file;
   file.write(data, size);
   for (const int64_t order : {1, 3}) {
-    fuzz::succeeds<lab::DataError>(file.path(), [&] {
+    fuzz::succeeds<lab::FileError>(file.path(), [&] {
       const auto x = lab::read_idx(file.path(), order);
       // A deflated byte gives 1032 at most.
       fuzz::expect(x.dim() == order && x.numel() <= 1032 * static_cast<int64_t>(size), "more than was read");

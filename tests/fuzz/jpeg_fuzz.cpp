@@ -1,14 +1,14 @@
 // The bytes are a JPEG picture of an image folder.
 #include <vector>
 
-#include "lab/data/file.h"
 #include "lab/data/jpeg.h"
+#include "lab/io/file.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tensorion;
   const std::string bytes = fuzz::text(data, size);
-  fuzz::succeeds<lab::DataError>("some/file.jpg", [&] {
+  fuzz::succeeds<lab::FileError>("some/file.jpg", [&] {
     lab::JpegDecoder decoder(bytes, "some/file.jpg");
     const auto [height, width] = decoder.size();
     fuzz::expect(height > 0 && width > 0, "an empty picture");

@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "lab/weights/safetensors.h"
+#include "lab/io/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/safetensors_mutator.h"
 #include "tests/lab/temporary_folder.h"

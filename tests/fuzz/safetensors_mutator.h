@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "lab/weights/checksum.h"
+#include "lab/io/checksum.h"
 
 // libFuzzer's; there is none where a corpus is only replayed.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);

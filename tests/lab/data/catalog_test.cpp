@@ -17,7 +17,7 @@ using testing::label_bytes;
 using testing::noise;
 using testing::smooth_picture;
 using testing::TemporaryFolder;
-using testing::write_file;
+using testing::write_bytes;
 
 class Catalog : public ::testing::Test {
  protected:
@@ -26,10 +26,10 @@ class Catalog : public ::testing::Test {
 
   void write_fashion_mnist(const std::string& name) {
     for (const std::string split : {"train", "t10k"}) {
-      write_file(folder_ / name / (split + "-images-idx3-ubyte.gz"), gzip(idx(noise({40, 28, 28}, 1))));
+      write_bytes(folder_ / name / (split + "-images-idx3-ubyte.gz"), gzip(idx(noise({40, 28, 28}, 1))));
       std::vector<int64_t> labels;
       for (int64_t i = 0; i < 40; ++i) labels.push_back(i % 10);
-      write_file(folder_ / name / (split + "-labels-idx1-ubyte.gz"), gzip(idx(label_bytes(labels))));
+      write_bytes(folder_ / name / (split + "-labels-idx1-ubyte.gz"), gzip(idx(label_bytes(labels))));
     }
   }
 
@@ -39,19 +39,19 @@ class Catalog : public ::testing::Test {
       for (const std::string file : {"train/%/0.jpg", "train/%/1.jpg", "train/%/2.jpg", "val/%/0.jpg"}) {
         std::string path = file;
         path.replace(path.find('%'), 1, "class_" + std::to_string(c));
-        write_file(folder_ / name / path, jpeg(smooth_picture(3, height, width, static_cast<double>(c))));
+        write_bytes(folder_ / name / path, jpeg(smooth_picture(3, height, width, static_cast<double>(c))));
       }
     }
   }
 
-  DatasetSpec load(const std::string& dataset, const std::string& name = "") {
+  DatasetSplits load(const std::string& dataset, const std::string& name = "") {
     return load_dataset(dataset, {.folder = folder_ / name});
   }
 
   TemporaryFolder folder_;
 };
 
-void expect_padded_pipeline(const DatasetSpec& spec, ImageSize size) {
+void expect_padded_pipeline(const DatasetSplits& spec, ImageSize size) {
   EXPECT_EQ(spec.train_transform.size, size);
   EXPECT_EQ(spec.test_transform.size, size);
   EXPECT_EQ(std::get<PaddedCrop>(spec.train_transform.crop).padding, 4);
@@ -60,7 +60,7 @@ void expect_padded_pipeline(const DatasetSpec& spec, ImageSize size) {
   EXPECT_FALSE(spec.test_transform.flip);
 }
 
-void expect_resized_pipeline(const DatasetSpec& spec, int64_t size, int64_t shorter_side) {
+void expect_resized_pipeline(const DatasetSplits& spec, int64_t size, int64_t shorter_side) {
   EXPECT_EQ(spec.train_transform.size, (ImageSize{size, size}));
   EXPECT_EQ(spec.test_transform.size, (ImageSize{size, size}));
   EXPECT_TRUE(std::holds_alternative<RandomResizedCrop>(spec.train_transform.crop));
@@ -90,7 +90,7 @@ TEST_F(Catalog, KnowsTheFoldersOfTheOriginalArchives) {
   std::string records(3073, '\1');
   for (const char* file :
        {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
-    write_file(folder_ / "cifar-10-batches-bin" / (std::string(file) + ".bin"), records);
+    write_bytes(folder_ / "cifar-10-batches-bin" / (std::string(file) + ".bin"), records);
   }
   const auto ten = load("cifar10");
   EXPECT_EQ(ten.folder, folder_ / "cifar-10-batches-bin");
@@ -100,9 +100,9 @@ TEST_F(Catalog, KnowsTheFoldersOfTheOriginalArchives) {
 
   std::string names;
   for (int i = 0; i < 100; ++i) names += "name\n";
-  write_file(folder_ / "cifar-100-binary/fine_label_names.txt", names);
-  write_file(folder_ / "cifar-100-binary/train.bin", records + '\1');
-  write_file(folder_ / "cifar-100-binary/test.bin", records + '\1');
+  write_bytes(folder_ / "cifar-100-binary/fine_label_names.txt", names);
+  write_bytes(folder_ / "cifar-100-binary/train.bin", records + '\1');
+  write_bytes(folder_ / "cifar-100-binary/test.bin", records + '\1');
   EXPECT_EQ(load("cifar100").classes.size(), 100U);
 
   write_image_folder("imagenette2-320", 10, 80, 100);
@@ -113,16 +113,16 @@ TEST_F(Catalog, KnowsTheFoldersOfTheOriginalArchives) {
 
 TEST_F(Catalog, TinyImagenetMayHaveFewerClasses) {
   const fs::path folder = folder_ / "tiny-imagenet-200";
-  write_file(folder / "wnids.txt", "n01\n");
-  write_file(folder / "train/n01/images/a.JPEG", jpeg(smooth_picture(1, 64, 64)));
-  write_file(folder / "val/images/b.JPEG", jpeg(smooth_picture(3, 64, 64)));
-  write_file(folder / "val/val_annotations.txt", "b.JPEG\tn01\t0\t0\t1\t1\n");
+  write_bytes(folder / "wnids.txt", "n01\n");
+  write_bytes(folder / "train/n01/images/a.JPEG", jpeg(smooth_picture(1, 64, 64)));
+  write_bytes(folder / "val/images/b.JPEG", jpeg(smooth_picture(3, 64, 64)));
+  write_bytes(folder / "val/val_annotations.txt", "b.JPEG\tn01\t0\t0\t1\t1\n");
   const auto spec = load("tiny-imagenet");
   EXPECT_EQ(spec.train.count(), 1);
   EXPECT_TRUE(spec.train.pixels.defined());
   expect_padded_pipeline(spec, {64, 64});
-  write_file(folder / "val/images/b.JPEG", jpeg(smooth_picture(3, 32, 32)));
-  expect_error<DataError>([&] { load("tiny-imagenet"); }, "b.JPEG: expected a picture of 64 x 64");
+  write_bytes(folder / "val/images/b.JPEG", jpeg(smooth_picture(3, 32, 32)));
+  expect_error<FileError>([&] { load("tiny-imagenet"); }, "b.JPEG: expected a picture of 64 x 64");
 }
 
 TEST_F(Catalog, CifarMayBeAnImageFolder) {
@@ -134,7 +134,7 @@ TEST_F(Catalog, CifarMayBeAnImageFolder) {
   expect_padded_pipeline(spec, {32, 32});
   fs::remove_all(folder_ / "train/class_9");
   fs::remove_all(folder_ / "val/class_9");
-  expect_error<DataError>([&] { load("cifar10"); }, ": cifar10 has 10 classes, got 9");
+  expect_error<FileError>([&] { load("cifar10"); }, ": cifar10 has 10 classes, got 9");
 }
 
 TEST_F(Catalog, ImageFoldersOfSmallPicturesKeepTheirSize) {
@@ -142,8 +142,8 @@ TEST_F(Catalog, ImageFoldersOfSmallPicturesKeepTheirSize) {
   const auto spec = load("imagefolder");
   EXPECT_TRUE(spec.train.pixels.defined());
   expect_padded_pipeline(spec, {20, 64});
-  write_file(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
-  expect_error<DataError>([&] { load("imagefolder"); }, "class_1/2.jpg: expected a picture of 20 x 64");
+  write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
+  expect_error<FileError>([&] { load("imagefolder"); }, "class_1/2.jpg: expected a picture of 20 x 64");
   // Another size that is asked for makes them all alike.
   expect_resized_pipeline(load_dataset("imagefolder", {.folder = folder_.path(), .image_size = 28}), 28, 32);
 }
@@ -159,7 +159,7 @@ TEST_F(Catalog, AnySizeCanBeAskedFor) {
 
 TEST_F(Catalog, ImageFoldersOfLargePicturesAreResized) {
   write_image_folder("", 2, 50, 65);
-  write_file(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
+  write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
   const auto spec = load("imagefolder");
   EXPECT_FALSE(spec.train.pixels.defined());
   EXPECT_FALSE(spec.train.files->front().bytes.empty());

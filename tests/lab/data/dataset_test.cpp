@@ -14,7 +14,7 @@ using testing::jpeg;
 using testing::noise;
 using testing::smooth_picture;
 using testing::TemporaryFolder;
-using testing::write_file;
+using testing::write_bytes;
 
 constexpr int64_t kPlenty = int64_t{1} << 40;
 
@@ -23,9 +23,9 @@ class Pictures : public ::testing::Test {
   Pictures() {
     for (int64_t i = 0; i < 7; ++i) {
       pictures_.push_back(smooth_picture(3, 16, 24, static_cast<double>(i)));
-      samples_.files.push_back(folder_ / (std::to_string(i) + ".jpg"));
-      samples_.labels.push_back(i % 3);
-      write_file(samples_.files.back(), jpeg(pictures_.back()));
+      split_.files.push_back(folder_ / (std::to_string(i) + ".jpg"));
+      split_.labels.push_back(i % 3);
+      write_bytes(split_.files.back(), jpeg(pictures_.back()));
     }
   }
 
@@ -44,26 +44,26 @@ class Pictures : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::vector<at::Tensor> pictures_;
-  Samples samples_;
+  RawSplit split_;
 };
 
 TEST_F(Pictures, AreKeptDecodedOrEncodedOrOnDiskByWhatFits) {
   const int64_t decoded_bytes = 7 * 3 * 16 * 24;
   int64_t encoded_bytes = 0;
-  for (const auto& file : samples_.files) encoded_bytes += static_cast<int64_t>(fs::file_size(file));
+  for (const auto& file : split_.files) encoded_bytes += static_cast<int64_t>(fs::file_size(file));
   ASSERT_GT(encoded_bytes, 100);
 
-  const Dataset decoded = load_samples(samples_, ImageSize{16, 24}, decoded_bytes);
+  const Dataset decoded = make_dataset(split_, ImageSize{16, 24}, decoded_bytes);
   EXPECT_TRUE(decoded.pixels.defined());
   expect_pictures(decoded);
-  EXPECT_FALSE(load_samples(samples_, ImageSize{16, 24}, decoded_bytes - 1).pixels.defined());
+  EXPECT_FALSE(make_dataset(split_, ImageSize{16, 24}, decoded_bytes - 1).pixels.defined());
 
-  const Dataset encoded = load_samples(samples_, std::nullopt, encoded_bytes);
+  const Dataset encoded = make_dataset(split_, std::nullopt, encoded_bytes);
   EXPECT_FALSE(encoded.pixels.defined());
   EXPECT_FALSE(encoded.files->front().bytes.empty());
   expect_pictures(encoded);
 
-  const Dataset on_disk = load_samples(samples_, std::nullopt, encoded_bytes - 1);
+  const Dataset on_disk = make_dataset(split_, std::nullopt, encoded_bytes - 1);
   EXPECT_TRUE(on_disk.files->front().bytes.empty());
   expect_pictures(on_disk);
 }
@@ -71,18 +71,18 @@ TEST_F(Pictures, AreKeptDecodedOrEncodedOrOnDiskByWhatFits) {
 TEST_F(Pictures, AreTheSameOnAnyNumberOfThreads) {
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
-  const auto one = load_samples(samples_, ImageSize{16, 24}, kPlenty).pixels;
+  const auto one = make_dataset(split_, ImageSize{16, 24}, kPlenty).pixels;
   at::set_num_threads(4);
-  const auto four = load_samples(samples_, ImageSize{16, 24}, kPlenty).pixels;
+  const auto four = make_dataset(split_, ImageSize{16, 24}, kPlenty).pixels;
   at::set_num_threads(threads);
   EXPECT_TRUE(at::equal(one, four));
 }
 
 TEST_F(Pictures, OfDifferentSizesAreGivenAsTheyAre) {
-  write_file(samples_.files[4], jpeg(smooth_picture(1, 30, 9)));
+  write_bytes(split_.files[4], jpeg(smooth_picture(1, 30, 9)));
   std::vector<uint8_t> buffer;
   for (const int64_t limit : {int64_t{0}, kPlenty}) {
-    const Dataset dataset = load_samples(samples_, std::nullopt, limit);
+    const Dataset dataset = make_dataset(split_, std::nullopt, limit);
     EXPECT_EQ(dataset.image(4, buffer).size, (ImageSize{30, 9}));
     EXPECT_EQ(dataset.image(4, buffer).channels, 3);
     EXPECT_EQ(dataset.image(3, buffer).size, (ImageSize{16, 24}));
@@ -90,41 +90,39 @@ TEST_F(Pictures, OfDifferentSizesAreGivenAsTheyAre) {
 }
 
 TEST_F(Pictures, ThatAreWrongAreNamed) {
-  const std::string name = samples_.files[4].string();
+  const std::string name = split_.files[4].string();
   std::vector<uint8_t> buffer;
-  const std::string good = read_file(samples_.files[4]);
-  write_file(samples_.files[4], jpeg(smooth_picture(3, 24, 16)));
+  const std::string good = read_file(split_.files[4]);
+  write_bytes(split_.files[4], jpeg(smooth_picture(3, 24, 16)));
   const std::string wrong_size =
       name + ": expected a picture of 16 x 24 pixels (height x width), got 24 x 16";
-  expect_error<DataError>([&] { load_samples(samples_, ImageSize{16, 24}, kPlenty); }, wrong_size);
+  expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, kPlenty); }, wrong_size);
   // Room for the files, not for the pixels: seen at loading all the same.
   const int64_t tight = 7 * 3 * 16 * 24 - 1;
-  expect_error<DataError>([&] { load_samples(samples_, ImageSize{16, 24}, tight); }, wrong_size);
-  expect_error<DataError>([&] { load_samples(samples_, ImageSize{16, 24}, 0).image(4, buffer); }, wrong_size);
+  expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, tight); }, wrong_size);
+  expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, 0).image(4, buffer); }, wrong_size);
 
-  write_file(samples_.files[4], good.substr(0, good.size() - 20));
-  expect_error<DataError>([&] { load_samples(samples_, ImageSize{16, 24}, kPlenty); },
+  write_bytes(split_.files[4], good.substr(0, good.size() - 20));
+  expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, kPlenty); },
                           name + ": not a valid JPEG");
-  expect_error<DataError>([&] { load_samples(samples_, std::nullopt, 0).image(4, buffer); },
+  expect_error<FileError>([&] { make_dataset(split_, std::nullopt, 0).image(4, buffer); },
                           name + ": not a valid");
-  write_file(samples_.files[4], "");
-  expect_error<DataError>([&] { load_samples(samples_, std::nullopt, kPlenty); },
-                          name + ": not a valid JPEG");
-  fs::remove(samples_.files[4]);
-  expect_error<DataError>([&] { load_samples(samples_, std::nullopt, kPlenty); },
+  write_bytes(split_.files[4], "");
+  expect_error<FileError>([&] { make_dataset(split_, std::nullopt, kPlenty); }, name + ": not a valid JPEG");
+  fs::remove(split_.files[4]);
+  expect_error<FileError>([&] { make_dataset(split_, std::nullopt, kPlenty); },
                           name + ": cannot read the file");
-  expect_error<DataError>([&] { load_samples(samples_, ImageSize{16, 24}, kPlenty); },
-                          name + ": cannot open");
+  expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, kPlenty); }, name + ": cannot open");
 }
 
 TEST(Dataset, DecodedPicturesAreViews) {
-  Samples samples;
-  samples.pixels = noise({3, 1, 4, 5}, 1);
-  samples.labels = {1, 0, 2};
-  const Dataset dataset = load_samples(samples, ImageSize{4, 5}, 0);
+  RawSplit split;
+  split.pixels = noise({3, 1, 4, 5}, 1);
+  split.labels = {1, 0, 2};
+  const Dataset dataset = make_dataset(split, ImageSize{4, 5}, 0);
   EXPECT_EQ(dataset.channels, 1);
   std::vector<uint8_t> buffer;
-  EXPECT_EQ(dataset.image(2, buffer).pixels, samples.pixels.const_data_ptr<uint8_t>() + 40);
+  EXPECT_EQ(dataset.image(2, buffer).pixels, split.pixels.const_data_ptr<uint8_t>() + 40);
   EXPECT_TRUE(buffer.empty());
 }
 

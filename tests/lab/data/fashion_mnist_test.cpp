@@ -13,7 +13,7 @@ using testing::idx;
 using testing::label_bytes;
 using testing::noise;
 using testing::TemporaryFolder;
-using testing::write_file;
+using testing::write_bytes;
 
 class FashionMnist : public ::testing::Test {
  protected:
@@ -25,11 +25,11 @@ class FashionMnist : public ::testing::Test {
   }
 
   void write(const std::string& name, const at::Tensor& x) {
-    write_file(folder_ / (name + ".gz"), gzip(idx(x)));
+    write_bytes(folder_ / (name + ".gz"), gzip(idx(x)));
   }
 
   void expect(const std::string& part) {
-    expect_error<DataError>([&] { read_fashion_mnist(folder_.path()); }, part);
+    expect_error<FileError>([&] { read_fashion_mnist(folder_.path()); }, part);
   }
 
   TemporaryFolder folder_;
@@ -41,14 +41,14 @@ TEST_F(FashionMnist, IsRead) {
   EXPECT_TRUE(has_fashion_mnist(folder_.path()));
   // One file plain, the others gzip'd.
   fs::remove(folder_ / "t10k-images-idx3-ubyte.gz");
-  write_file(folder_ / "t10k-images-idx3-ubyte", idx(test_));
-  const Source source = read_fashion_mnist(folder_.path());
-  EXPECT_TRUE(at::equal(source.train.pixels, train_.view({4, 1, 28, 28})));
-  EXPECT_TRUE(at::equal(source.test.pixels, test_.view({2, 1, 28, 28})));
-  EXPECT_EQ(source.train.labels, (std::vector<int64_t>{3, 9, 0, 1}));
-  EXPECT_EQ(source.test.labels, (std::vector<int64_t>{5, 5}));
-  EXPECT_EQ(source.classes.size(), 10U);
-  EXPECT_EQ(source.classes[9], "Ankle boot");
+  write_bytes(folder_ / "t10k-images-idx3-ubyte", idx(test_));
+  const RawSplits splits = read_fashion_mnist(folder_.path());
+  EXPECT_TRUE(at::equal(splits.train.pixels, train_.view({4, 1, 28, 28})));
+  EXPECT_TRUE(at::equal(splits.test.pixels, test_.view({2, 1, 28, 28})));
+  EXPECT_EQ(splits.train.labels, (std::vector<int64_t>{3, 9, 0, 1}));
+  EXPECT_EQ(splits.test.labels, (std::vector<int64_t>{5, 5}));
+  EXPECT_EQ(splits.classes.size(), 10U);
+  EXPECT_EQ(splits.classes[9], "Ankle boot");
 }
 
 TEST_F(FashionMnist, BadFilesAreNamed) {

@@ -12,14 +12,14 @@ using testing::gzip;
 using testing::idx;
 using testing::noise;
 using testing::TemporaryFolder;
-using testing::write_file;
+using testing::write_bytes;
 
 TEST(Idx, ReadsPlainAndGzip) {
   const TemporaryFolder folder;
   for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 5, 7}, {11}, {0}, {2, 0, 4}}) {
     const auto x = noise(shape, 1);
-    write_file(folder / "plain", idx(x));
-    write_file(folder / "zipped", gzip(idx(x)));
+    write_bytes(folder / "plain", idx(x));
+    write_bytes(folder / "zipped", gzip(idx(x)));
     EXPECT_TRUE(at::equal(read_idx(folder / "plain", x.dim()), x));
     EXPECT_TRUE(at::equal(read_idx(folder / "zipped", x.dim()), x));
   }
@@ -30,8 +30,8 @@ TEST(Idx, BadFilesAreNamed) {
   const fs::path path = folder / "file";
   const std::string good = idx(noise({3, 5, 7}, 2));
   const auto expect = [&](const std::string& bytes, const std::string& part) {
-    write_file(path, bytes);
-    expect_error<DataError>([&] { read_idx(path, 3); }, "[tensorion.data] " + path.string() + ": " + part);
+    write_bytes(path, bytes);
+    expect_error<FileError>([&] { read_idx(path, 3); }, "[tensorion.data] " + path.string() + ": " + part);
   };
   expect("", "not an IDX file of bytes with 3 modes: expected it to start with 0 0 8 3");
   expect("hello, world, this is not it", "not an IDX file");
@@ -55,7 +55,7 @@ TEST(Idx, BadFilesAreNamed) {
   expect(magic + large + large + large + "abc", "the header promises more bytes than any file has");
   // Beside a zero, torch's strides overflowed, and its error named no file.
   expect(magic + zero + large + large, "the header promises more bytes than any file has");
-  expect_error<DataError>([&] { read_idx(folder / "missing", 1); },
+  expect_error<FileError>([&] { read_idx(folder / "missing", 1); },
                           "missing: cannot open the file: No such file");
 }
 

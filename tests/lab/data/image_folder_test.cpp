@@ -9,7 +9,7 @@ namespace fs = std::filesystem;
 
 using testing::expect_error;
 using testing::TemporaryFolder;
-using testing::write_file;
+using testing::write_bytes;
 
 TEST(ImageFolder, IsListedInSortedOrder) {
   const TemporaryFolder folder;
@@ -17,21 +17,21 @@ TEST(ImageFolder, IsListedInSortedOrder) {
   for (const char* file :
        {"train/dog/2.jpg", "train/dog/10.JPEG", "train/cat/b.jpeg", "train/cat/a.JPG", "test/cat/x.jpg",
         "test/dog/y.jpg", "train/.cache/z", "train/dog/.DS_Store", "train/notes.txt"}) {
-    write_file(folder / file, "");
+    write_bytes(folder / file, "");
   }
   EXPECT_TRUE(has_image_folder(folder.path()));
-  const Source source = read_image_folder(folder.path());
-  EXPECT_EQ(source.classes, (std::vector<std::string>{"cat", "dog"}));
-  EXPECT_EQ(source.train.files,
+  const RawSplits splits = read_image_folder(folder.path());
+  EXPECT_EQ(splits.classes, (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(splits.train.files,
             (std::vector<fs::path>{folder / "train/cat/a.JPG", folder / "train/cat/b.jpeg",
                                    folder / "train/dog/10.JPEG", folder / "train/dog/2.jpg"}));
-  EXPECT_EQ(source.train.labels, (std::vector<int64_t>{0, 0, 1, 1}));
-  EXPECT_EQ(source.test.files, (std::vector<fs::path>{folder / "test/cat/x.jpg", folder / "test/dog/y.jpg"}));
-  EXPECT_EQ(source.test.labels, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(splits.train.labels, (std::vector<int64_t>{0, 0, 1, 1}));
+  EXPECT_EQ(splits.test.files, (std::vector<fs::path>{folder / "test/cat/x.jpg", folder / "test/dog/y.jpg"}));
+  EXPECT_EQ(splits.test.labels, (std::vector<int64_t>{0, 1}));
 
   // val is taken where there are both.
-  write_file(folder / "val/cat/v.jpg", "");
-  write_file(folder / "val/dog/w.jpg", "");
+  write_bytes(folder / "val/cat/v.jpg", "");
+  write_bytes(folder / "val/dog/w.jpg", "");
   EXPECT_EQ(read_image_folder(folder.path()).test.files,
             (std::vector<fs::path>{folder / "val/cat/v.jpg", folder / "val/dog/w.jpg"}));
 }
@@ -39,21 +39,21 @@ TEST(ImageFolder, IsListedInSortedOrder) {
 TEST(ImageFolder, WrongLayoutsAreNamed) {
   const TemporaryFolder folder;
   const auto expect = [&](const std::string& part) {
-    expect_error<DataError>([&] { read_image_folder(folder.path()); }, part);
+    expect_error<FileError>([&] { read_image_folder(folder.path()); }, part);
   };
   fs::create_directories(folder / "train");
   expect(folder.path().string() + ": expected a subfolder val or test beside train");
   fs::create_directories(folder / "val");
   expect("train: expected a subfolder for each class, got none");
-  write_file(folder / "train/cat/a.jpg", "");
+  write_bytes(folder / "train/cat/a.jpg", "");
   expect("val: expected a subfolder for each class, got none");
-  write_file(folder / "val/dog/a.jpg", "");
+  write_bytes(folder / "val/dog/a.jpg", "");
   expect("val: class cat of train is missing here");
-  write_file(folder / "val/cat/a.jpg", "");
+  write_bytes(folder / "val/cat/a.jpg", "");
   expect("val: class dog is not in train");
   fs::create_directories(folder / "train/dog");
   expect("train/dog: expected the JPEG files of a class, got an empty folder");
-  write_file(folder / "train/dog/a.png", "");
+  write_bytes(folder / "train/dog/a.png", "");
   expect("train/dog: expected only JPEG files (.jpg, .jpeg), got a.png");
   fs::remove(folder / "train/dog/a.png");
   fs::create_directories(folder / "train/dog/images.jpg");

@@ -50,7 +50,7 @@ TEST(Jpeg, CmykIsConverted) {
 TEST(Jpeg, EveryTruncationIsAnError) {
   const std::string bytes = jpeg(smooth_picture(3, 16, 16));
   for (size_t size = 0; size < bytes.size(); ++size) {
-    expect_error<DataError>([&] { decode(bytes.substr(0, size)); },
+    expect_error<FileError>([&] { decode(bytes.substr(0, size)); },
                             "[tensorion.data] some/file.jpg: not a valid JPEG picture: ");
   }
 }
@@ -63,7 +63,7 @@ TEST(Jpeg, CorruptBytesNeverCrash) {
     bad[i] = static_cast<char>(bad[i] ^ 0xff);
     try {
       decode(bad);
-    } catch (const DataError&) {
+    } catch (const FileError&) {
       ++refused;
     }
   }
@@ -77,20 +77,20 @@ TEST(Jpeg, StrayBytesBetweenSegmentsAreSkipped) {
 }
 
 TEST(Jpeg, OtherFilesAreNamed) {
-  expect_error<DataError>([] { decode("\x89PNG\r\n\x1a\n and so on"); },
+  expect_error<FileError>([] { decode("\x89PNG\r\n\x1a\n and so on"); },
                           "some/file.jpg: not a valid JPEG picture: Not a JPEG file: starts with 0x89 0x50");
-  expect_error<DataError>([] { decode(""); }, "not a valid JPEG picture: Empty input file");
+  expect_error<FileError>([] { decode(""); }, "not a valid JPEG picture: Empty input file");
   std::string huge = jpeg(smooth_picture(3, 16, 16));
   const size_t frame = huge.find("\xff\xc0");
   huge.replace(frame + 5, 4, "\xf0\xf0\xf0\xf0");
-  expect_error<DataError>([&] { decode(huge); }, "a picture of 61680 x 61680 pixels is more than is read");
+  expect_error<FileError>([&] { decode(huge); }, "a picture of 61680 x 61680 pixels is more than is read");
 }
 
 // A header of a few bytes made the reader take 400 MB.
 TEST(Jpeg, NoMemoryForAPictureThatTheBytesCannotHold) {
   std::string huge = jpeg(smooth_picture(3, 16, 16));
   huge.replace(huge.find("\xff\xc0") + 5, 4, std::string("\x2d\0\x2d\0", 4));
-  expect_error<DataError>([&] { decode(huge); }, "a picture of 11520 x 11520 pixels does not fit into " +
+  expect_error<FileError>([&] { decode(huge); }, "a picture of 11520 x 11520 pixels does not fit into " +
                                                      std::to_string(huge.size()));
   EXPECT_EQ(decode(jpeg(at::zeros({1, 3000, 3000}, at::kByte))).size(1), 3000);  // as few bytes as can be
 }
@@ -116,7 +116,7 @@ TEST(Jpeg, ScansAreLimited) {
     return jpeg(picture, true, scans);
   };
   EXPECT_LE(distance(decode(with_scans(100)), picture.expand({3, 16, 16})), 20);
-  expect_error<DataError>([&] { decode(with_scans(101)); }, "not a valid JPEG picture: more than 100 scans");
+  expect_error<FileError>([&] { decode(with_scans(101)); }, "not a valid JPEG picture: more than 100 scans");
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 // Needs size_t and FILE declared before it.
 #include <jpeglib.h>
 
-#include "lab/data/file.h"
+#include "lab/io/file.h"
 #include "tests/lab/temporary_folder.h"
 #include "tests/support.h"
 
@@ -24,12 +24,6 @@ namespace fs = std::filesystem;
 using tensorion::testing::expect_close;
 using tensorion::testing::expect_error;
 using tensorion::testing::generator;
-
-// Makes the folders above it, too.
-inline void write_file(const fs::path& path, const std::string& bytes) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << bytes;
-}
 
 inline std::string gzip(const std::string& bytes) {
   z_stream stream{};

@@ -9,24 +9,24 @@ namespace fs = std::filesystem;
 
 using testing::expect_error;
 using testing::TemporaryFolder;
-using testing::write_file;
+using testing::write_bytes;
 
 class TinyImagenet : public ::testing::Test {
  protected:
   TinyImagenet() {
-    write_file(folder_ / "wnids.txt", "n02\nn01\n");  // the original is not sorted either
+    write_bytes(folder_ / "wnids.txt", "n02\nn01\n");  // the original is not sorted either
     for (const char* file :
          {"train/n01/images/n01_1.JPEG", "train/n01/images/n01_0.JPEG", "train/n02/images/n02_0.JPEG",
           "train/n01/n01_boxes.txt", "val/images/val_1.JPEG", "val/images/val_0.JPEG"}) {
-      write_file(folder_ / file, "");
+      write_bytes(folder_ / file, "");
     }
     annotate("val_0.JPEG\tn02\t0\t32\t44\t62\nval_1.JPEG\tn01\t1\t2\t3\t4\n");
   }
 
-  void annotate(const std::string& text) { write_file(folder_ / "val/val_annotations.txt", text); }
+  void annotate(const std::string& text) { write_bytes(folder_ / "val/val_annotations.txt", text); }
 
   void expect(const std::string& part) {
-    expect_error<DataError>([&] { read_tiny_imagenet(folder_.path()); }, part);
+    expect_error<FileError>([&] { read_tiny_imagenet(folder_.path()); }, part);
   }
 
   TemporaryFolder folder_;
@@ -35,15 +35,15 @@ class TinyImagenet : public ::testing::Test {
 TEST_F(TinyImagenet, IsListedInSortedOrder) {
   EXPECT_TRUE(has_tiny_imagenet(folder_.path()));
   EXPECT_FALSE(has_tiny_imagenet(folder_ / "train"));
-  const Source source = read_tiny_imagenet(folder_.path());
-  EXPECT_EQ(source.classes, (std::vector<std::string>{"n01", "n02"}));
-  EXPECT_EQ(source.train.files, (std::vector<fs::path>{folder_ / "train/n01/images/n01_0.JPEG",
+  const RawSplits splits = read_tiny_imagenet(folder_.path());
+  EXPECT_EQ(splits.classes, (std::vector<std::string>{"n01", "n02"}));
+  EXPECT_EQ(splits.train.files, (std::vector<fs::path>{folder_ / "train/n01/images/n01_0.JPEG",
                                                        folder_ / "train/n01/images/n01_1.JPEG",
                                                        folder_ / "train/n02/images/n02_0.JPEG"}));
-  EXPECT_EQ(source.train.labels, (std::vector<int64_t>{0, 0, 1}));
-  EXPECT_EQ(source.test.files,
+  EXPECT_EQ(splits.train.labels, (std::vector<int64_t>{0, 0, 1}));
+  EXPECT_EQ(splits.test.files,
             (std::vector<fs::path>{folder_ / "val/images/val_0.JPEG", folder_ / "val/images/val_1.JPEG"}));
-  EXPECT_EQ(source.test.labels, (std::vector<int64_t>{1, 0}));
+  EXPECT_EQ(splits.test.labels, (std::vector<int64_t>{1, 0}));
 }
 
 TEST_F(TinyImagenet, WrongAnnotationsAreNamedByLine) {
@@ -66,9 +66,9 @@ TEST_F(TinyImagenet, WrongFoldersAreNamed) {
   expect("train/n02/images: expected the JPEG files of a class, got an empty folder");
   fs::remove_all(folder_ / "train/n02");
   expect("train/n02/images: cannot list the folder");
-  write_file(folder_ / "wnids.txt", "n02\nn02\n");
+  write_bytes(folder_ / "wnids.txt", "n02\nn02\n");
   expect("wnids.txt: class n02 appears twice");
-  write_file(folder_ / "wnids.txt", "\n");
+  write_bytes(folder_ / "wnids.txt", "\n");
   expect("wnids.txt: expected a WordNet id in each line, got none");
 }
 

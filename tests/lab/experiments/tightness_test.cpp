@@ -2,8 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lab/experiments/convolution.h"
-#include "tensorion/norms.h"
 #include "tests/support.h"
 
 namespace tensorion::lab {
@@ -59,33 +57,6 @@ TEST(Tightness, ComesBackFromItsFile) {
   value.layer = "layer1.0.conv1.weight";
   const auto json = to_json(value);
   EXPECT_EQ(to_json(tightness_from_json(nlohmann::json::parse(json.dump()))).dump(), json.dump());
-}
-
-TEST(Convolution, NormsObeyTheTheorem) {
-  const std::map<std::string, at::Tensor> kernels{{"a", gaussian({5, 4, 3, 3}, 1)},
-                                                  {"b", gaussian({4, 6, 1, 3}, 2)},
-                                                  {"bias", gaussian({5}, 3)},
-                                                  {"pointwise", gaussian({5, 4, 1, 1}, 4)}};
-  for (const int64_t certified : {int64_t{0}, int64_t{1000}}) {
-    ConvolutionOptions options;
-    options.size = 8;
-    options.certified = certified;
-    const auto all = convolution_norms(kernels, options);
-    ASSERT_EQ(all.size(), 2U);
-    for (const auto& norms : all) {
-      const auto& kernel = kernels.at(norms.layer);
-      const auto bounds = relaxed_norm(kernel);
-      EXPECT_LE(norms.relaxed_lower, bounds.upper * 1.001);
-      EXPECT_GE(norms.relaxed_upper, bounds.lower * 0.999);
-      if (certified > 0) {
-        EXPECT_LE(norms.relaxed_upper, 1.011 * norms.relaxed_lower);
-      }
-      EXPECT_LE(norms.spectral, norms.convolution * 1.001);
-      EXPECT_LE(norms.convolution, norms.root * norms.spectral * 1.001);
-      EXPECT_NEAR(norms.convolution, conv_norm(kernel, {8, 8}), 1e-6);
-      EXPECT_NEAR(norms.root, norms.layer == "a" ? 3 : std::sqrt(3.0), 1e-15);
-    }
-  }
 }
 
 }  // namespace

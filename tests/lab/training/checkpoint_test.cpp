@@ -1,7 +1,7 @@
 #include "lab/training/checkpoint.h"
 
-#include "lab/weights/safetensors.h"
-#include "lab/weights/state_dict.h"
+#include "lab/io/safetensors.h"
+#include "lab/models/state_dict.h"
 #include "tests/lab/temporary_folder.h"
 #include "tests/lab/training/support.h"
 

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lab/training/optimizer_state.h"
+#include "lab/training/optimizer_state_dict.h"
 #include "tests/lab/training/support.h"
 
 namespace tensorion::lab {
@@ -95,8 +95,8 @@ TEST(OptimizerState, GoesOnBitForBit) {
     }
     Tensorion other(copy.parameters(), default_options(name));
     NamedTensors stored;
-    for (const auto& [key, tensor] : optimizer_state(optimizer, model)) stored[key] = tensor.clone();
-    load_optimizer_state(other, copy, stored, "file");
+    for (const auto& [key, tensor] : optimizer_state_dict(optimizer, model)) stored[key] = tensor.clone();
+    load_optimizer_state_dict(other, copy, stored, "file");
     take_steps(model, optimizer, 2, 2);
     take_steps(copy, other, 2, 2);
     expect_same_parameters(copy, model, 0);
@@ -107,14 +107,14 @@ TEST(OptimizerState, WhatDoesNotFitIsNamed) {
   TinyModel model;
   Tensorion optimizer(model.parameters(), default_options("tensorion"));
   take_steps(model, optimizer, 0, 1);
-  const auto good = optimizer_state(optimizer, model);
+  const auto good = optimizer_state_dict(optimizer, model);
   const auto count = good.at("fc.bias.step").item<float>();
   const auto refuse = [&](const std::function<void(NamedTensors&)>& change, const std::string& part) {
     auto bad = good;
     change(bad);
-    expect_error<c10::ValueError>([&] { load_optimizer_state(optimizer, model, bad, "a/file"); },
+    expect_error<c10::ValueError>([&] { load_optimizer_state_dict(optimizer, model, bad, "a/file"); },
                                   "a/file: " + part);
-    EXPECT_EQ(optimizer_state(optimizer, model).at("fc.bias.step").item<float>(), count);
+    EXPECT_EQ(optimizer_state_dict(optimizer, model).at("fc.bias.step").item<float>(), count);
   };
   refuse([](auto& tensors) { tensors.erase("fc.bias.exp_avg"); }, "fc.bias.exp_avg is missing");
   refuse([](auto& tensors) { tensors["fc.bias.momentum_buffer"] = at::zeros({3}); },

@@ -22,27 +22,29 @@ const TensorionOptions& options_of(const torch::optim::Optimizer& optimizer, siz
   return static_cast<const TensorionOptions&>(optimizer.param_groups()[group].options());
 }
 
-TEST(Schedule, ValuesAreTorchs) {
-  const auto cases = json::parse(std::ifstream(TENSORION_GOLDEN_DIR "/schedules.json"));
-  ASSERT_EQ(cases.size(), 9U);
-  for (const auto& golden : cases) {
-    ScheduleOptions options;
-    options.name = golden["schedule"];
-    options.milestones = golden.value("milestones", std::vector<int64_t>());
-    options.gamma = golden.value("gamma", options.gamma);
-    options.cycle_momentum = golden.value("cycle_momentum", options.cycle_momentum);
-    const Schedule schedule(options, golden["epochs"], golden["steps_per_epoch"]);
-    for (size_t step = 0; step < golden["lr"].size(); ++step) {
-      const auto where = golden["schedule"].get<std::string>() + " " + std::to_string(step);
-      const auto at = static_cast<int64_t>(step);
-      EXPECT_NEAR(schedule.lr(at), golden["lr"][step].get<double>(), kRounding) << where;
-      EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["momentum"][step].get<double>(), kRounding)
-          << where;
-      EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["beta1"][step].get<double>(), kRounding)
-          << where;
-    }
+json golden_schedules() { return json::parse(std::ifstream(TENSORION_GOLDEN_DIR "/schedules.json")); }
+
+// By their number in the file.
+class GoldenSchedule : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(GoldenSchedule, ValuesAreTorchs) {
+  const auto golden = golden_schedules().at(GetParam());
+  ScheduleOptions options;
+  options.name = golden["schedule"];
+  options.milestones = golden.value("milestones", std::vector<int64_t>());
+  options.gamma = golden.value("gamma", options.gamma);
+  options.cycle_momentum = golden.value("cycle_momentum", options.cycle_momentum);
+  const Schedule schedule(options, golden["epochs"], golden["steps_per_epoch"]);
+  for (size_t step = 0; step < golden["lr"].size(); ++step) {
+    SCOPED_TRACE(options.name + " " + std::to_string(step));
+    const auto at = static_cast<int64_t>(step);
+    EXPECT_NEAR(schedule.lr(at), golden["lr"][step].get<double>(), kRounding);
+    EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["momentum"][step].get<double>(), kRounding);
+    EXPECT_NEAR(schedule.momentum(at).value_or(0.9), golden["beta1"][step].get<double>(), kRounding);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenSchedule, ::testing::Range(size_t{0}, golden_schedules().size()));
 
 TEST(Schedule, DrivesEachGroupFromItsOwnLearningRate) {
   Tensorion optimizer({gaussian({2, 3, 4}, 1), gaussian({5}, 2)}, TensorionOptions(0.4).fallback_lr(0.01));

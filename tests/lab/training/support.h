@@ -5,7 +5,7 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lab/data/loader.h"
+#include "lab/data/data_loader.h"
 #include "lab/models/classifier.h"
 #include "lab/training/optimizers.h"
 #include "lab/training/trainer.h"
@@ -48,8 +48,8 @@ inline Dataset tiny_data(int64_t count, uint64_t seed) {
   return data;
 }
 
-inline Loader tiny_loader(int64_t count, int64_t batch_size, bool train) {
-  LoaderOptions options;
+inline DataLoader tiny_loader(int64_t count, int64_t batch_size, bool train) {
+  DataLoaderOptions options;
   options.batch_size = batch_size;
   options.shuffle = train;
   return {tiny_data(count, train ? 1 : 2), {{kSide, kSide}, PaddedCrop{0}, false, {{0.5}, {0.5}}}, options};
@@ -62,8 +62,8 @@ struct TinyRun {
         trainer(model, optimizer, train, test, std::move(options)) {}
 
   TinyModel model;
-  Loader train = tiny_loader(45, 12, true);
-  Loader test = tiny_loader(30, 20, false);
+  DataLoader train = tiny_loader(45, 12, true);
+  DataLoader test = tiny_loader(30, 20, false);
   Tensorion optimizer;
   Trainer trainer;
 };

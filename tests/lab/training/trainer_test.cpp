@@ -91,42 +91,62 @@ TEST(Evaluation, IsTheMeanOverAllSamples) {
   EXPECT_EQ(by_batches.accuracy, (logits.argmax(1) == batch.labels).to(at::kDouble).mean().item<double>());
 }
 
-TEST(Trainer, GoesOnBitForBitFromEveryCheckpoint) {
-  for (const auto& name : optimizer_names()) {
-    const TrainerOptions options{.epochs = 2, .schedule = {.name = "onecycle"}, .label_smoothing = 0.1};
-    TinyRun whole(name, options);
-    SaveAll checkpoints(whole);
-    whole.trainer.run(checkpoints);
-    ASSERT_EQ(checkpoints.folders.size(), 2U * (4 + 1));
-    for (const auto& folder : checkpoints.folders) {
-      TinyRun resumed(name, options);
-      at::manual_seed(99);
-      resumed.trainer.set_state(
-          load_checkpoint(folder->path(), resumed.model, resumed.optimizer, testing::no_warning).value());
-      TrainingObserver quiet;
-      resumed.trainer.run(quiet);
-      expect_same_run(resumed, whole);
-    }
+class TrainerOfEachOptimizer : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(TrainerOfEachOptimizer, GoesOnBitForBitFromEveryCheckpoint) {
+  const TrainerOptions options{.epochs = 2, .schedule = {.name = "onecycle"}, .label_smoothing = 0.1};
+  TinyRun whole(GetParam(), options);
+  SaveAll checkpoints(whole);
+  whole.trainer.run(checkpoints);
+  ASSERT_EQ(checkpoints.folders.size(), 2U * (4 + 1));
+  for (size_t i = 0; i < checkpoints.folders.size(); ++i) {
+    SCOPED_TRACE(i);
+    TinyRun resumed(GetParam(), options);
+    at::manual_seed(99);
+    const auto& folder = checkpoints.folders[i]->path();
+    resumed.trainer.set_state(
+        load_checkpoint(folder, resumed.model, resumed.optimizer, testing::no_warning).value());
+    TrainingObserver quiet;
+    resumed.trainer.run(quiet);
+    expect_same_run(resumed, whole);
   }
 }
 
-TEST(Trainer, WhatIsNotFiniteIsNamed) {
-  for (const std::string nonfinite : {"error", "skip", "ignore"}) {
-    TinyRun run("sgd", {.epochs = 1, .nonfinite = nonfinite});
-    // The kernel's gradient is not finite in the third step only.
-    run.model.named_parameters()["conv.weight"].register_hook(
-        [&](at::Tensor gradient) { return run.trainer.state().batch == 2 ? gradient * INFINITY : gradient; });
-    TrainingObserver quiet;
-    if (nonfinite == "error") {
-      expect_error<Diverged>([&] { run.trainer.run(quiet); },
-                             "the gradient of conv.weight is not finite in epoch 1, step 3 of 4");
-      continue;
-    }
-    run.trainer.run(quiet);
-    const bool is_finite = at::isfinite(run.model.named_parameters()["conv.weight"]).all().item<bool>();
-    EXPECT_EQ(is_finite, nonfinite == "skip");
-    EXPECT_EQ(run.trainer.state().skipped_steps, nonfinite == "skip" ? 1 : 0);
+INSTANTIATE_TEST_SUITE_P(All, TrainerOfEachOptimizer, ::testing::ValuesIn(optimizer_names()));
+
+// The kernel's gradient is not finite in the third step only.
+struct NonfiniteRun : TinyRun {
+  explicit NonfiniteRun(const std::string& nonfinite)
+      : TinyRun("sgd", {.epochs = 1, .nonfinite = nonfinite}) {
+    model.named_parameters()["conv.weight"].register_hook(
+        [this](at::Tensor gradient) { return trainer.state().batch == 2 ? gradient * INFINITY : gradient; });
   }
+  bool kernel_is_finite() { return at::isfinite(model.named_parameters()["conv.weight"]).all().item<bool>(); }
+  TrainingObserver quiet;
+};
+
+TEST(Trainer, AGradientThatIsNotFiniteIsNamed) {
+  NonfiniteRun run("error");
+  expect_error<Diverged>([&] { run.trainer.run(run.quiet); },
+                         "the gradient of conv.weight is not finite in epoch 1, step 3 of 4");
+  EXPECT_TRUE(run.kernel_is_finite());
+}
+
+TEST(Trainer, AGradientThatIsNotFiniteIsSkipped) {
+  NonfiniteRun run("skip");
+  run.trainer.run(run.quiet);
+  EXPECT_TRUE(run.kernel_is_finite());
+  EXPECT_EQ(run.trainer.state().skipped_steps, 1);
+}
+
+TEST(Trainer, AGradientThatIsNotFiniteIsIgnored) {
+  NonfiniteRun run("ignore");
+  run.trainer.run(run.quiet);
+  EXPECT_FALSE(run.kernel_is_finite());
+  EXPECT_EQ(run.trainer.state().skipped_steps, 0);
+}
+
+TEST(Trainer, ALossThatIsNotFiniteIsNamed) {
   TinyRun run("sgd", {.epochs = 1});
   const c10::NoGradGuard no_grad;
   run.model.named_parameters()["fc.bias"].fill_(NAN);

@@ -1,0 +1,10 @@
+// `tensorion ablation`: all unfoldings of the kernels side by side, as in the paper.
+#pragma once
+
+#include <CLI/App.hpp>
+
+namespace tensorion::lab {
+
+void add_ablation(CLI::App& program);
+
+}  // namespace tensorion::lab

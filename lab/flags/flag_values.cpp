@@ -1,0 +1,33 @@
+#include "lab/flags/flag_values.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+
+namespace tensorion::lab {
+
+const std::vector<std::string>& scale_names() {
+  static const std::vector<std::string> names{"paper", "small", "smoke"};
+  return names;
+}
+
+void add_scale(CLI::App& command, std::string& scale) {
+  command
+      .add_option(
+          "--scale", scale,
+          "Size of the experiment: the paper's, an hour on two cores (small), a minute (smoke). Other "
+          "flags overrule it")
+      ->check(CLI::IsMember(scale_names()))
+      ->capture_default_str();
+}
+
+void set_missing(CLI::App& command, const FlagValues& values) {
+  for (const auto& [name, value] : values) {
+    auto* option = command.get_option(name);
+    if (!option->empty()) continue;
+    option->add_result(value);
+    option->run_callback();
+  }
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,189 @@
+#include "lab/flags/optimizer_flags.h"
+
+#include <c10/util/StringUtil.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+
+#include "lab/text/strings.h"
+
+namespace tensorion::lab {
+namespace {
+
+bool to_bool(const std::string& text, const std::string& what) {
+  TORCH_CHECK_VALUE(text == "true" || text == "false", what, " must be true or false, got '", text, "'");
+  return text == "true";
+}
+
+UnfoldingStrategy to_unfolding(const std::string& text) {
+  if (text == "balanced" || text == "online") return text;
+  Modes modes;
+  for (const auto& part : split(text, ',')) {
+    modes.push_back(to_integer(part, "--unfolding: balanced, online or modes such as 0,2: a mode"));
+  }
+  return modes;
+}
+
+Coefficients to_coefficients(const std::string& text) {
+  if (text.find(',') == std::string::npos) return named_coefficients(text);
+  Coefficients rows;
+  for (const auto& row : split(text, ';')) {
+    const auto parts = split(row, ',');
+    TORCH_CHECK_VALUE(parts.size() == 3, "--ns-coefficients: a row must be three numbers a,b,c, got '", row,
+                      "'");
+    rows.push_back({});
+    for (size_t i = 0; i < 3; ++i) rows.back()[i] = to_number(parts[i], "--ns-coefficients: each");
+  }
+  return rows;
+}
+
+TensorionOptions::Betas to_betas(const std::string& text) {
+  const auto parts = split(text, ',');
+  TORCH_CHECK_VALUE(parts.size() == 2, "--betas must be two numbers such as 0.9,0.999, got '", text, "'");
+  return {to_number(parts[0], "--betas: each"), to_number(parts[1], "--betas: each")};
+}
+
+struct OptimizerFlag {
+  const char* option;  // its name in to_json(optimizer, options); the flag has dashes for underscores
+  const char* help;
+  void (*set)(RunConfig& config, const std::string& value);
+};
+
+// The one list of the optimizers' flags: a new option is a row here.
+const OptimizerFlag kOptimizerFlags[] = {
+    {"lr", "Learning rate",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.lr(to_number(v, "--lr")); }},
+    {"weight_decay", "Weight decay",
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.weight_decay(to_number(v, "--weight-decay"));
+     }},
+    {"momentum", "Momentum (not of adamw)",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.momentum(to_number(v, "--momentum")); }},
+    {"betas", "Betas of AdamW, as the optimizer or the fallback: 0.9,0.999",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback_betas(to_betas(v)); }},
+    {"eps", "Epsilon of AdamW",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback_eps(to_number(v, "--eps")); }},
+    {"unfolding", "Unfolding: balanced, online, or modes such as 0,2",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.unfolding(to_unfolding(v)); }},
+    {"polar", "Method of the polar factor: auto, halley, newton_schulz, svd",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.polar(v); }},
+    {"ns_coefficients", "Newton-Schulz: muon, polar_express, cans, or rows a,b,c;a,b,c",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.ns_coefficients(to_coefficients(v)); }},
+    {"ns_steps", "Newton-Schulz: number of steps",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.ns_steps(to_integer(v, "--ns-steps")); }},
+    {"adjust_lr", "Scale of the update: match_rms_adamw, original, conv_radius",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.adjust_lr_fn(v); }},
+    {"nesterov", "Nesterov momentum: true or false",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.nesterov(to_bool(v, "--nesterov")); }},
+    {"min_order", "Tensors of lower order go to the fallback",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.min_order(to_integer(v, "--min-order")); }},
+    {"fallback", "Optimizer of the other tensors: sgd or adamw",
+     [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback(v); }},
+    {"fallback_lr", "Its learning rate (default: that of --lr)",
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.fallback_lr(to_number(v, "--fallback-lr"));
+     }},
+    {"fallback_weight_decay", "Its weight decay (default: that of --weight-decay)",
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.fallback_weight_decay(to_number(v, "--fallback-weight-decay"));
+     }},
+    {"fallback_momentum", "Its momentum, where it is sgd",
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.fallback_momentum(to_number(v, "--fallback-momentum"));
+     }},
+    {"schedule", "Learning rate schedule: constant, multistep, cosine, onecycle",
+     [](RunConfig& c, const std::string& v) { c.training.schedule.name = v; }},
+};
+
+std::string flag_name(const std::string& option) {
+  std::string name = "--" + option;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+bool applies(const std::string& optimizer, const std::string& option) {
+  return option == "schedule" || has_option(optimizer, option);
+}
+
+// Values by method, as in "sgd=0.1,adamw=1e-3". A text without "=" is one value for all, under the name "".
+std::map<std::string, std::string> by_method(const std::string& text, const std::string& flag,
+                                             const std::vector<std::string>& methods) {
+  if (text.find('=') == std::string::npos) return {{"", text}};
+  std::map<std::string, std::string> values;
+  std::string name;
+  for (const auto& part : split(text, ',')) {
+    const auto equals = part.find('=');
+    if (equals == std::string::npos && !name.empty()) {
+      values[name] += "," + part;  // the value itself has a comma
+      continue;
+    }
+    name = part.substr(0, equals);
+    TORCH_CHECK_VALUE(equals != std::string::npos && std::count(methods.begin(), methods.end(), name) > 0,
+                      flag, " must be a value, or optimizer=value for some of ", c10::Join(", ", methods),
+                      ", got '", text, "'");
+    values[name] = part.substr(equals + 1);
+  }
+  return values;
+}
+
+void set_option(std::vector<RunConfig>& configs, const OptimizerFlag& flag, const std::string& text,
+                const std::vector<std::string>& methods) {
+  const auto name = flag_name(flag.option);
+  const auto values = by_method(text, name, methods);
+  bool used = false;
+  for (auto& config : configs) {
+    const auto own = values.find(method_name(config));
+    const auto value = own != values.end() ? own : values.find("");
+    if (value == values.end()) continue;
+    const bool fits = applies(config.optimizer, flag.option);
+    TORCH_CHECK_VALUE(fits || own == values.end(), method_name(config), " has no ", name);
+    if (!fits) continue;
+    flag.set(config, value->second);
+    used = true;
+  }
+  TORCH_CHECK_VALUE(used, c10::Join(", ", methods), methods.size() == 1 ? " has no " : " have no ", name);
+}
+
+const OptimizerFlag& find_flag(const std::string& option) {
+  const auto* found = std::find_if(std::begin(kOptimizerFlags), std::end(kOptimizerFlags),
+                                   [&](const OptimizerFlag& flag) { return flag.option == option; });
+  TORCH_INTERNAL_ASSERT(found != std::end(kOptimizerFlags), "no option ", option);
+  return *found;
+}
+
+}  // namespace
+
+void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::string& group) {
+  for (const auto& flag : kOptimizerFlags) {
+    command.add_option(flag_name(flag.option), given[flag.option], flag.help)
+        ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; })
+        ->group(group);
+  }
+}
+
+std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlags& given,
+                                    const std::vector<Method>& methods) {
+  std::vector<RunConfig> configs;
+  std::vector<std::string> names;
+  for (const auto& method : methods) {
+    auto& config = configs.emplace_back(common);
+    config.optimizer = method.optimizer;
+    config.optimizer_options = default_options(method.optimizer);
+    if (method.name != method.optimizer) config.label = method.name;
+    for (const auto& [option, value] : method.options) find_flag(option).set(config, value);
+    names.push_back(method.name);
+  }
+  for (const auto& flag : kOptimizerFlags) {
+    const auto& text = given.at(flag.option);
+    if (!text.empty()) set_option(configs, flag, text, names);
+  }
+  for (const auto& config : configs) {
+    config.optimizer_options.check();
+    Schedule(config.training.schedule, config.training.epochs, 1);
+  }
+  return configs;
+}
+
+}  // namespace tensorion::lab

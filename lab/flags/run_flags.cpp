@@ -1,0 +1,122 @@
+#include "lab/flags/run_flags.h"
+
+#include <ATen/Parallel.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <iostream>
+
+#include "lab/flags/validators.h"
+#include "lab/training/interrupt.h"
+
+namespace tensorion::lab {
+
+void add_run_flags(CLI::App& command, RunFlags& flags) {
+  auto& common = flags.common;
+  common.threads = at::get_num_threads();
+  const std::string data = "Data and model", optimizer = "Optimizer", training = "Training",
+                    output = "Output";
+
+  command.add_option("--dataset", common.dataset, "Data set")
+      ->check(CLI::IsMember(dataset_names()))
+      ->capture_default_str()
+      ->group(data);
+  command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name")
+      ->group(data);
+  command
+      .add_option("--image-size", common.data.image_size,
+                  "Height and width of the pictures that the model sees")
+      ->group(data);
+  command.add_option("--limit-train", common.data.limit_train, "Train on so many samples")
+      ->check(positive_count())
+      ->group(data);
+  command.add_option("--limit-test", common.data.limit_test, "Test on so many samples")
+      ->check(positive_count())
+      ->group(data);
+  command.add_option("--model", common.model, "Model")
+      ->check(CLI::IsMember(model_names()))
+      ->capture_default_str()
+      ->group(data);
+  command.add_option("--width", common.width, "Factor of the model's width")
+      ->capture_default_str()
+      ->group(data);
+  command.add_option("--depths", common.depths, "Blocks of each stage: 2,2,2,2")->delimiter(',')->group(data);
+  command
+      .add_option("--stem", common.stem,
+                  "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
+      ->check(CLI::IsMember({"auto", "cifar", "imagenet"}))
+      ->capture_default_str()
+      ->group(data);
+  command.add_option("--weights", common.weights, "Start from a safetensors file, such as timm's")
+      ->check(CLI::ExistingFile)
+      ->group(data);
+
+  add_optimizer_flags(command, flags.optimizer, optimizer);
+
+  auto& schedule = common.training.schedule;
+  command.add_option("--milestones", schedule.milestones, "Of multistep, in epochs: 50,75")
+      ->delimiter(',')
+      ->group(training);
+  command.add_option("--gamma", schedule.gamma, "Of multistep: the factor at a milestone")
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_flag("--cycle-momentum,!--no-cycle-momentum", schedule.cycle_momentum,
+                "Of onecycle: whether it cycles the momentum too (default: yes)")
+      ->group(training);
+  command.add_option("--epochs", common.training.epochs, "Epochs")
+      ->check(positive_count())
+      ->capture_default_str()
+      ->group(training);
+  command.add_option("--batch-size", common.batch_size, "Batch size")
+      ->check(positive_count())
+      ->capture_default_str()
+      ->group(training);
+  command.add_option("--label-smoothing", common.training.label_smoothing, "Label smoothing, in [0, 1)")
+      ->capture_default_str()
+      ->group(training);
+  command.add_option("--nonfinite", common.training.nonfinite, "At a loss or gradient that is not finite")
+      ->check(CLI::IsMember({"error", "skip", "ignore"}))
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_flag("--channels-last,!--no-channels-last", common.channels_last,
+                "Memory format of pictures and kernels (default: channels last)")
+      ->group(training);
+  command.add_option("--threads", common.threads, "Threads of torch")
+      ->check(thread_count())
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--workers", common.workers,
+                  "Threads that make batches (default: 1; for files as --threads)")
+      ->check(thread_count())
+      ->group(training);
+
+  command
+      .add_option("--out", flags.out, "Folder of the results (default: runs/ and a name from the options)")
+      ->group(output);
+  command.add_flag("--resume", flags.resume, "Go on with what the folder has")->group(output);
+  command
+      .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(output);
+}
+
+std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {
+  return make_configs(flags.common, flags.optimizer, methods);
+}
+
+RunOptions run_options(const RunFlags& flags, const std::filesystem::path& folder) {
+  RunOptions options;
+  options.folder = folder;
+  options.resume = flags.resume;
+  options.checkpoint_every = flags.checkpoint_every;
+  options.interrupted = [] { return interrupt_signal() != 0; };
+  options.warn = [](const std::string& what) { std::cerr << "Warning: " << what << '\n'; };
+  return options;
+}
+
+}  // namespace tensorion::lab

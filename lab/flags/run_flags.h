@@ -1,0 +1,30 @@
+// The flags that the commands which train have in common.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <filesystem>
+#include <vector>
+
+#include "lab/flags/optimizer_flags.h"
+#include "lab/training/run.h"
+
+namespace tensorion::lab {
+
+struct RunFlags {
+  OptimizerFlags optimizer;
+  RunConfig common;  // all other options, the same for every run
+  std::filesystem::path out;
+  bool resume = false;
+  double checkpoint_every = 300;
+};
+
+// Adds all flags except --optimizer(s) and --seed(s). `flags` must outlive the parsing.
+void add_run_flags(CLI::App& command, RunFlags& flags);
+
+// The configuration of each method, in their order.
+std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods);
+
+// The options of a run in `folder`. SIGINT and SIGTERM stop it while there is an InterruptGuard.
+RunOptions run_options(const RunFlags& flags, const std::filesystem::path& folder);
+
+}  // namespace tensorion::lab

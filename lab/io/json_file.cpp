@@ -1,0 +1,42 @@
+#include "lab/io/json_file.h"
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lab/io/atomic_file.h"
+#include "lab/io/file.h"
+
+namespace tensorion::lab {
+namespace {
+
+using nlohmann::json;
+
+void read_text(const std::filesystem::path& path, const std::string& where, std::string_view text,
+               const JsonReader& read) {
+  try {
+    read(json::parse(text));
+  } catch (const json::exception& error) {
+    throw FileError(path, where + "not valid: " + error.what());
+  }
+}
+
+}  // namespace
+
+void read_json(const std::filesystem::path& path, const JsonReader& read) {
+  read_text(path, "", read_file(path), read);
+}
+
+void read_json_lines(const std::filesystem::path& path, const JsonReader& read) {
+  const std::string text = read_file(path);
+  size_t number = 0, begin = 0;
+  for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    read_text(path, "line " + std::to_string(++number) + " is ",
+              std::string_view(text).substr(begin, end - begin), read);
+  }
+}
+
+void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& value) {
+  write_file(path, value.dump(2) + '\n');
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,34 @@
+// The tensors of a model by name: what files of weights hold.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+#include "lab/io/safetensors.h"
+#include "lab/models/classifier.h"
+
+namespace tensorion::lab {
+
+// Parameters and buffers under timm's names. They share the module's memory.
+NamedTensors state_dict(const torch::nn::Module& module);
+
+// Whether the tensors fit the model but for a head of another number of classes. If they do not fit at all,
+// the error of load_state_dict.
+bool check_state_dict(const Classifier& model, const NamedTensors& tensors, const std::string& source);
+
+// Copies `tensors` into the model, converted to its dtypes. Names and shapes
+// must be the model's; else an error lists what is missing, what is
+// unexpected and which shapes differ, and the model stays as it was.
+//
+// One difference is allowed: a head for another number of classes is not
+// loaded, but drawn anew. The names of what was drawn anew are returned.
+// `source` (a file's name) stands in the errors.
+std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& tensors,
+                                         const std::string& source);
+
+// load_state_dict from a safetensors file, such as timm's.
+std::vector<std::string> load_weights(Classifier& model, const std::string& path);
+
+}  // namespace tensorion::lab

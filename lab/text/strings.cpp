@@ -1,0 +1,42 @@
+#include "lab/text/strings.h"
+
+#include <c10/util/Exception.h>
+
+#include <charconv>
+
+namespace tensorion::lab {
+namespace {
+
+template <typename T>
+T parse(const std::string& text, const std::string& what, const char* kind) {
+  T value{};
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  TORCH_CHECK_VALUE(error == std::errc() && stop == end && !text.empty(), what, " must be ", kind, ", got '",
+                    text, "'");
+  return value;
+}
+
+}  // namespace
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+double to_number(const std::string& text, const std::string& what) {
+  return parse<double>(text, what, "a number");
+}
+
+int64_t to_integer(const std::string& text, const std::string& what) {
+  return parse<int64_t>(text, what, "a whole number");
+}
+
+}  // namespace tensorion::lab

@@ -1,0 +1,28 @@
+// Strings from numbers, and numbers from strings.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace tensorion::lab {
+
+// What printf would print.
+template <typename... Values>
+std::string string_printf(const char* pattern, Values... values) {
+  const int size = std::snprintf(nullptr, 0, pattern, values...);
+  std::string text(static_cast<size_t>(size) + 1, '\0');
+  std::snprintf(text.data(), text.size(), pattern, values...);
+  text.pop_back();
+  return text;
+}
+
+// The parts between the separators: one more than there are of them.
+std::vector<std::string> split(const std::string& text, char separator);
+
+// The whole text as a number; `what` names it in the error.
+double to_number(const std::string& text, const std::string& what);
+int64_t to_integer(const std::string& text, const std::string& what);
+
+}  // namespace tensorion::lab

@@ -1,0 +1,36 @@
+// The search for learning rates: every method at every learning rate of one grid.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <vector>
+
+#include "lab/text/result_table.h"
+#include "lab/training/run.h"
+
+namespace tensorion::lab {
+
+struct RateSearchOptions {
+  std::vector<double> lrs = {5e-4, 1e-3, 5e-3, 0.01, 0.05};
+  std::optional<int64_t> epochs = {};  // by default those of the configuration
+  int64_t seed = 1000;                 // must not be one of those that are compared
+};
+
+// The result of a search for one method.
+struct FoundRate {
+  std::string method;
+  double lr_before = 0;
+  double lr = 0;                                  // of the highest accuracy
+  std::vector<std::optional<double>> accuracies;  // for each of the grid; none if the run diverged
+};
+
+// Runs the grid in subfolders of `run_options.folder` and sets each configuration's learning rate to the one
+// with the highest test accuracy after the last epoch (the first of them in the grid if there are several). A
+// method that diverged at every learning rate keeps its own.
+std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
+                                    const RateSearchOptions& options, const RunOptions& run_options);
+
+ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<double>& lrs);
+nlohmann::ordered_json to_json(const std::vector<FoundRate>& found, const std::vector<double>& lrs);
+
+}  // namespace tensorion::lab

@@ -1,0 +1,80 @@
+"""Every command in docs/training.md and docs/experiments.md runs, and every flag is documented."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from program import ROOT, run, words
+from tiny_training import TINY_RUN, TINY_TIGHTNESS
+
+import tensorion
+
+TRAINING = ROOT / "docs" / "training.md"
+EXPERIMENTS = ROOT / "docs" / "experiments.md"
+
+
+def commands(document, *names):
+    """The lines of a document that are one of these commands, each with its name and flags."""
+    lines = document.read_text().replace("\\\n", "").splitlines()
+    found = [shlex.split(line)[1:] for line in lines if line.startswith("tensorion ")]
+    return [pytest.param(name, flags, id=shlex.join([name, *flags])) for name, *flags in found if name in names]
+
+
+def replace(flags, values):
+    """The flags as words, with other values for some; None leaves a flag out."""
+    kept = [flag for i, flag in enumerate(flags) if {flag, flags[i - 1]}.isdisjoint(values)]
+    return [*kept, *words(values)]
+
+
+@pytest.mark.parametrize(("name", "flags"), commands(TRAINING, "train", "compare"))
+def test_trainings_run(name, flags, cifar10, tmp_path):
+    # As they stand, except for the data and the size.
+    values = {
+        **TINY_RUN,
+        **{"--dataset": "cifar10", "--data": cifar10, "--model": "resnet18", "--image-size": None, "--weights": None},
+        **{"--limit-test": "10", "--milestones": "1", "--out": tmp_path / "run"},
+    }
+    if name == "compare":
+        values["--seeds"] = "0"
+    run(name, *replace(flags, values))
+
+
+# What replaces the flags of a documented command, so that it takes a second or two.
+TINY = {
+    "laplace": {"--problems": "3x4x2", "--steps": "10", "--lrs": "0.01", "--seeds": "0", "--threads": "1"},
+    "ablation": {**TINY_RUN, "--seeds": "0", "--optimizers": "modes-0,sgd", "--grid-epochs": "1"},
+    "tightness": TINY_TIGHTNESS,
+    # The data sets of the presets have other classes and sizes; flags overrule presets.
+    "compare": {
+        **TINY_RUN,
+        **{"--dataset": "cifar10", "--model": "resnet18", "--image-size": "32", "--weights": None},
+        **{"--seeds": "0", "--optimizers": "sgd,tensorion-sgd"},
+    },
+}
+
+
+@pytest.mark.parametrize(("name", "flags"), commands(EXPERIMENTS, *TINY))
+def test_experiments_run(name, flags, image_folder, tmp_path):
+    values = {"--scale": "smoke", "--out": tmp_path / "out", **TINY[name]}
+    if name != "laplace":
+        values["--data"] = image_folder
+    # The program without its launcher draws no figures; tests/program looks at those.
+    program = Path(tensorion.__file__).parent / "bin" / "tensorion"
+    result = run(name, *replace(flags, values), program=program)
+    assert result.stdout.endswith(f"figures: tensorion report {tmp_path / 'out'}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "documents"),
+    [
+        ("train", [TRAINING]),
+        ("compare", [TRAINING]),
+        *((name, [TRAINING, EXPERIMENTS]) for name in ("ablation", "laplace", "tightness")),
+    ],
+)
+def test_every_flag_is_documented(name, documents):
+    flags = set(re.findall(r"--[a-z][a-z-]*", run(name, "--help").stdout)) - {"--help"}
+    assert flags
+    text = "".join(document.read_text() for document in documents)
+    assert {flag for flag in flags if f"`{flag}" not in text} == set()

@@ -1,0 +1,62 @@
+"""The installed program: how the tests run it and read what it writes."""
+
+import json
+import struct
+import subprocess
+import sysconfig
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
+
+
+def run(*arguments, expect=0, program=PROGRAM, **options):
+    """Fails if the exit status is not the expected one."""
+    command = [program, *map(str, arguments)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
+    assert result.returncode == expect, result.stderr
+    return result
+
+
+def words(flags):
+    """The words of a command line from {"--flag": value}; a flag whose value is None is left out."""
+    return [str(word) for flag, value in flags.items() if value is not None for word in (flag, value)]
+
+
+def read_json(path):
+    return json.loads(path.read_text())
+
+
+def read_json_lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def files(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def pictures(folder):
+    """The figures of the report on a folder of results."""
+    return {path.name for path in (folder / "report").glob("*.png")}
+
+
+def write_safetensors(path, tensors):
+    """Writes NumPy arrays by hand: 8 bytes of header length, JSON, data."""
+    header, data = {}, b""
+    for name, array in tensors.items():
+        kind = {"float32": "F32", "int32": "I32", "int64": "I64"}[array.dtype.name]
+        offsets = [len(data), len(data) + array.nbytes]
+        header[name] = {"dtype": kind, "shape": array.shape, "data_offsets": offsets}
+        data += array.tobytes()
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path):
+    """The tensors as bytes."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    body = content[8 + length :]
+    header.pop("__metadata__", None)
+    return {name: body[slice(*entry["data_offsets"])] for name, entry in header.items()}

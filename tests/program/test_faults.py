@@ -1,0 +1,228 @@
+"""What a training survives: kills, a full disk, files that rot. Each time it ends as a run that was left alone."""
+
+import contextlib
+import importlib.util
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+
+import pytest
+import tiny_training
+from program import PROGRAM, ROOT, files, read_json_lines, run
+from tiny_training import assert_same_results, stuck_after_an_epoch, without_times, write_cifar10
+
+LAPLACE = ["laplace", "--problems", "3x4x2", "--optimizers", "adam,tensorion", "--lrs", "0.01,0.1", "--steps", "3"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A folder with data, a run that was left alone, and one that was stopped, with two checkpoints."""
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "data").mkdir()
+    write_cifar10(folder / "data")
+    run(*train(folder), "--out", folder / "whole")
+    out = folder / "stopped"
+    with stuck_after_an_epoch(*train(folder), "--out", out, "--checkpoint-every", "0", folder=out) as program:
+        program.process.send_signal(signal.SIGINT)
+        program.finish()
+    assert program.process.returncode == 128 + signal.SIGINT
+    assert {"checkpoint.safetensors", "checkpoint.previous.safetensors"} <= files(out)
+    return folder
+
+
+def train(folder):
+    return ["train", *tiny_training.flags(folder / "data"), "--resume"]
+
+
+def test_killed_at_random_moments_it_ends_the_same(tmp_path):
+    # More of them: scripts/kill_test.py --kills 50.
+    spec = importlib.util.spec_from_file_location("kill_test", ROOT / "scripts" / "kill_test.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    kills = int(os.environ.get("TENSORION_KILLS", "6"))
+    counts = script.kill_test(tmp_path, kills, epochs=2)
+    assert counts["kills"] == kills
+    assert counts["while a file was written"] > 0
+
+
+# ---- Files that rot
+
+
+def flip(path, bit):
+    content = bytearray(path.read_bytes())
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+# The place of a bit in a file of `bits`, of which `header` are its header.
+PLACES = {
+    "the first": lambda header, bits: 0,
+    "the length's last": lambda header, bits: 7,
+    "the header's first": lambda header, bits: 64,
+    "in the header": lambda header, bits: random.Random(2).randrange(64, header),
+    "in the tensors": lambda header, bits: random.Random(3).randrange(header, bits),
+    "the last": lambda header, bits: bits - 1,
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_one_flipped_bit_anywhere_in_a_checkpoint_is_noticed(place, whole, tmp_path):
+    out = tmp_path / "stopped"
+    shutil.copytree(whole / "stopped", out)
+    newest = out / "checkpoint.safetensors"
+    bits = 8 * newest.stat().st_size
+    header = 8 * (8 + int.from_bytes(newest.read_bytes()[:8], "little"))
+    flip(newest, PLACES[place](header, bits))
+    result = run(*train(whole), "--out", out)
+    assert f"{newest}: " in result.stderr
+    assert "going on from the checkpoint before it" in result.stderr
+    assert_same_results(out, whole / "whole")
+    assert files(out) == files(whole / "whole")
+
+
+def test_two_damaged_checkpoints_are_both_named_and_kept(whole, tmp_path):
+    out = tmp_path / "stopped"
+    shutil.copytree(whole / "stopped", out)
+    for name in ("checkpoint.safetensors", "checkpoint.previous.safetensors"):
+        flip(out / name, 8 * (out / name).stat().st_size - 100)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    message = run(*train(whole), "--out", out, expect=1).stderr
+    assert f"{out / 'checkpoint.safetensors'}: the file is damaged: its checksum is " in message
+    assert f"{out / 'checkpoint.previous.safetensors'}: the file is damaged" in message
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_checkpoint_cut_short_is_replaced_by_the_one_before(whole, tmp_path):
+    out = tmp_path / "stopped"
+    shutil.copytree(whole / "stopped", out)
+    newest = out / "checkpoint.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-10])
+    assert "going on from the checkpoint before it" in run(*train(whole), "--out", out).stderr
+    assert_same_results(out, whole / "whole")
+
+
+# ---- A full disk
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A file system of so many bytes; skips where there is no right to mount one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder):
+    """Leaves no room; returns the file that takes it."""
+    status = os.statvfs(folder)
+    ballast = folder / "ballast"
+    ballast.write_bytes(bytes(status.f_bavail * status.f_frsize))
+    return ballast
+
+
+def limited(size):
+    """Files of up to so many bytes: as a full disk, by a limit that needs no rights."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def test_a_disk_that_fills_up_while_training(whole, tmp_path):
+    with small_disk(tmp_path / "disk", "16m") as disk:
+        out = disk / "stopped"
+        flags = [*train(whole), "--out", out, "--checkpoint-every", "0"]
+        with stuck_after_an_epoch(*flags, folder=out) as program:
+            ballast = fill(disk)
+            message = program.finish()
+        assert program.process.returncode == 1
+        assert f"cannot write {out / 'checkpoint.new.safetensors'}: No space left on device" in message
+        assert "The checkpoint made in epoch 2 after step 0 is kept" in message
+        assert {"checkpoint.safetensors", "config.json"} <= files(out)
+        assert not [name for name in files(out) if name.endswith(".tmp")]
+        ballast.unlink()
+        run(*flags)
+        assert_same_results(out, whole / "whole")
+
+
+@pytest.mark.parametrize("name", ["train", "laplace"])
+def test_a_full_disk_from_the_start(name, whole, tmp_path):
+    command = train(whole) if name == "train" else [*LAPLACE, "--resume"]
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        fill(disk)
+        message = run(*command, "--out", disk / "out", expect=1).stderr
+        assert f"{disk / 'out'}" in message
+        assert "No space left on device" in message
+
+
+def test_a_first_checkpoint_that_cannot_be_written(whole, tmp_path):
+    out = tmp_path / "stopped"
+    flags = [*train(whole), "--out", out]
+    result = run(*flags, expect=1, preexec_fn=limited(100_000))
+    assert f"{out / 'checkpoint.new.safetensors'}: File too large. There is no checkpoint yet" in result.stderr
+    assert files(out) == {"config.json"}
+    run(*flags)
+    assert_same_results(out, whole / "whole")
+
+
+def test_a_later_checkpoint_that_cannot_be_written_leaves_the_one_before(whole, tmp_path):
+    out = tmp_path / "stopped"
+    shutil.copytree(whole / "stopped", out)
+    before = (out / "checkpoint.safetensors").read_bytes()
+    flags = [*train(whole), "--out", out]
+    result = run(*flags, expect=1, preexec_fn=limited(100_000))
+    assert "File too large. The checkpoint made in epoch " in result.stderr
+    assert (out / "checkpoint.safetensors").read_bytes() == before
+    run(*flags)
+    assert_same_results(out, whole / "whole")
+
+
+def test_laplace_on_a_full_disk(tmp_path):
+    run(*LAPLACE, "--seeds", "0", "--out", tmp_path / "whole")
+    out = tmp_path / "out"
+    flags = [*LAPLACE, "--seeds", "0", "--out", out, "--resume"]
+    limit = (tmp_path / "whole" / "metrics.jsonl").stat().st_size * 2 // 3
+    message = run(*flags, expect=1, preexec_fn=limited(limit)).stderr
+    assert f"cannot write {out / 'metrics.jsonl'}: File too large" in message
+    assert (out / "metrics.jsonl").read_text().endswith("}\n")  # whole runs
+    run(*flags)
+
+    def errors(folder):
+        rows = without_times(read_json_lines(folder / "metrics.jsonl"))
+        return sorted(rows, key=lambda row: (row["optimizer"], row["lr"], row["step"]))
+
+    assert errors(out) == errors(tmp_path / "whole")
+
+
+def test_compare_on_a_full_disk(whole, tmp_path):
+    flags = ["compare", *tiny_training.flags(whole / "data", epochs=1), "--optimizers", "sgd,adamw", "--lr", "0.01"]
+    run(*flags, "--out", tmp_path / "whole")
+    out = tmp_path / "out"
+    message = run(*flags, "--out", out, "--resume", expect=1, preexec_fn=limited(100_000)).stderr
+    assert f"{out / 'sgd-seed0' / 'checkpoint.new.safetensors'}: File too large" in message
+    run(*flags, "--out", out, "--resume")
+    for name in ("sgd-seed0", "adamw-seed0"):
+        assert_same_results(out / name, tmp_path / "whole" / name)
+
+
+def test_a_report_on_a_full_disk(whole, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "report"
+    flags = ["report", whole / "whole", "--out", out, "--dpi", "40"]
+    run(*flags)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    message = run(*flags, "--title", "Another", expect=1, preexec_fn=limited(1000)).stderr
+    assert f"[tensorion report] cannot write {out}/" in message
+    assert "File too large" in message
+    assert "Traceback" not in message
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([PROGRAM, *map(str, flags)], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert "cannot write to the standard output: No space left on device" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,100 @@
+"""`tensorion laplace` at toy sizes."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from program import pictures, read_json, read_json_lines, run
+
+LAPLACE = ["laplace", "--scale", "smoke", "--steps", "40", "--threads", "1"]
+
+
+def test_laplace(tmp_path):
+    out = tmp_path / "laplace"
+    optimizers = ["tensorion", "muon", "sgd"]
+    lrs = [1e-3, 1e-2]
+    result = run(
+        *(*LAPLACE, "--problems", "3x6x2,5x4x2", "--optimizers", ",".join(optimizers), "--lrs", "1e-3,1e-2"),
+        *("--seeds", "0,1", "--out", out),
+    )
+    rows = read_json_lines(out / "metrics.jsonl")
+    assert {row["problem"] for row in rows} == {"3x6x2", "5x4x2"}
+    for problem in read_json(out / "summary.json")["problems"]:
+        d, n = problem["dimensions"], problem["points"]
+        # By numpy, from the one-dimensional matrix: the eigenvalue of a Kronecker sum is a sum.
+        matrix = (2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)) * (n + 1) ** 2
+        assert problem["eigenvalue"] == pytest.approx(d * np.linalg.eigvalsh(matrix)[0], rel=1e-12)
+        assert [entry["optimizer"] for entry in problem["optimizers"]] == optimizers
+        for entry in problem["optimizers"]:
+            own = [
+                row for row in rows if (row["problem"], row["optimizer"]) == (problem["problem"], entry["optimizer"])
+            ]
+            assert [rate["lr"] for rate in entry["rates"]] == lrs
+            for rate in entry["rates"]:
+                last = [row for row in own if row["lr"] == rate["lr"] and row["step"] == 40]
+                assert [row["seed"] for row in last] == [0, 1]
+                assert rate["error"] == pytest.approx(math.sqrt(last[0]["error"] * last[1]["error"]))
+                for row in last:
+                    expected = abs(row["quotient"] / problem["eigenvalue"] - 1)
+                    assert row["error"] == pytest.approx(expected, abs=1e-12)
+            best = min(entry["rates"], key=lambda rate: rate["error"])
+            assert entry["best"]["lr"] == best["lr"]
+            # The same trains for all, and going down.
+            assert entry["best"]["points"][-1]["error"] < entry["best"]["points"][0]["error"]
+            line = next(
+                line
+                for line in result.stdout.splitlines()[1:]
+                if line.split()[:2] == [entry["optimizer"], f"{best['lr']:g}"] and f"{best['error']:.2e}" in line
+            )
+            assert line.split()[2] == f"{best['error']:.2e}"
+    assert len({row["quotient"] for row in rows if row["step"] == 0}) == 4  # problems x seeds
+    assert pictures(out) == {
+        f"{name}-{problem}.png"
+        for name in ("error_by_lr", "error_by_step", "residual_by_step")
+        for problem in ("3x6x2", "5x4x2")
+    }
+    assert f"figures in {out}/report" in result.stdout
+    page = (out / "report" / "index.html").read_text()
+    assert page.count("<h2>") == 2
+    assert "already has results" in run(*LAPLACE, "--out", out, expect=1).stderr
+
+
+def test_laplace_goes_on_with_what_is_there(tmp_path):
+    out = tmp_path / "laplace"
+    flags = [*LAPLACE, "--optimizers", "sgd,muon", "--out", out]
+    run(*flags, "--lrs", "0.01")
+    first = read_json_lines(out / "metrics.jsonl")
+    run(*flags, "--lrs", "0.01,0.1", "--resume")
+    both = read_json_lines(out / "metrics.jsonl")
+    # The same runs, their times too, and the new ones.
+    assert [row for row in both if row["lr"] == 0.01] == sorted(first, key=lambda row: row["optimizer"])
+    assert {row["lr"] for row in both} == {0.01, 0.1}
+    problem = read_json(out / "summary.json")["problems"][0]
+    assert [rate["lr"] for rate in problem["optimizers"][0]["rates"]] == [0.01, 0.1]
+    message = run(*flags, "--lrs", "0.01", "--resume", "--schedule", "cosine", expect=1).stderr
+    assert 'was begun with other options: schedule "constant", got "cosine"' in message
+
+
+def test_laplace_where_all_diverges(tmp_path):
+    out = tmp_path / "laplace"
+    result = run(*LAPLACE, "--optimizers", "sgd", "--lrs", "1e300", "--out", out)
+    assert re.search(r"^sgd +diverged$", result.stdout, re.MULTILINE)
+    (problem,) = read_json(out / "summary.json")["problems"]
+    assert problem["optimizers"][0]["best"] is None
+    assert problem["optimizers"][0]["rates"][0]["error"] is None
+    assert pictures(out) == set()
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "message"),
+    [
+        (["laplace", "--problems", "3x4"], 1, "dimensions x points x rank, such as 10x32x8, got '3x4'"),
+        (["laplace", "--optimizers", "lion"], 2, "lion"),
+        (["laplace", "--scale", "tiny"], 2, "tiny not in {paper,small,smoke}"),
+        (["laplace", "--lrs", "-1"], 2, "--lrs"),
+    ],
+)
+def test_wrong_options_are_named(flags, status, message, tmp_path):
+    assert message in run(*flags, "--out", tmp_path / "out", expect=status).stderr
+    assert not (tmp_path / "out" / "metrics.jsonl").exists()

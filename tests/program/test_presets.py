@@ -1,0 +1,147 @@
+"""The paper's training experiments at toy sizes: `tensorion ablation` and `tensorion compare --preset`."""
+
+import re
+
+import pytest
+from program import pictures, read_json, run, words
+from tiny_training import TINY_RUN
+
+PAPER_ABLATION = {
+    # Table "tau-ablation-epoch25" and "tau-ablation-lr": the method, its set, learning rate, accuracy, test loss.
+    "modes-0": ("{1}", 0.01, "90.67 +- 0.32", "0.424 +- 0.026"),
+    "modes-1": ("{2}", 0.001, "90.62 +- 0.44", "0.404 +- 0.024"),
+    "modes-2": ("{3}", 0.001, "87.40 +- 1.00", "0.485 +- 0.051"),
+    "modes-3": ("{4}", 0.005, "88.05 +- 0.69", "0.423 +- 0.028"),
+    "modes-0-1": ("{1,2}", 0.005, "88.83 +- 0.39", "0.430 +- 0.022"),
+    "modes-0-2": ("{1,3}", 0.001, "90.30 +- 0.51", "0.426 +- 0.031"),
+    "modes-0-3": ("{1,4}", 0.005, "90.77 +- 0.45", "0.432 +- 0.038"),
+    "balanced": ("tau^opt", 0.01, "90.44 +- 0.36", "0.441 +- 0.024"),
+    "online": ("online tau", 0.005, "91.10 +- 0.39", "0.416 +- 0.026"),
+    "sgd": ("SGD-M", 0.05, "86.10 +- 1.82", "0.527 +- 0.095"),
+    "adamw": ("AdamW", 0.0005, "86.04 +- 1.05", "0.507 +- 0.041"),
+}
+
+
+def test_ablation(image_folder, tmp_path):
+    out = tmp_path / "ablation"
+    result = run("ablation", "--scale", "smoke", "--data", image_folder, *words(TINY_RUN), "--out", out)
+    summary = read_json(out / "summary.json")
+    assert [entry["optimizer"] for entry in summary["optimizers"]] == list(PAPER_ABLATION)
+    rows = {row[0]: row for row in summary["table"]["rows"]}
+    printed = {line.split()[0]: line for line in result.stdout.splitlines() if line}
+    for entry in summary["optimizers"]:
+        name = entry["optimizer"]
+        title, lr, accuracy, loss = PAPER_ABLATION[name]
+        config = read_json(out / f"{name}-seed0" / "config.json")
+        assert config["lr"] == lr
+        assert (config["schedule"], config["weight_decay"], config["epochs"]) == ("constant", 5e-4, 1)
+        if name not in ("sgd", "adamw"):
+            modes = re.findall(r"\d", title)
+            expected = "(" + ", ".join(str(int(mode) - 1) for mode in modes) + ("," if len(modes) == 1 else "") + ")"
+            assert config["unfolding"] == (expected if modes else name)
+            assert (config["polar"], config["fallback"], config["label"]) == ("svd", "adamw", name)
+        ours = f"{100 * entry['test_accuracy']['mean']:.2f}"
+        assert rows[name][:6] == [name, title, f"{lr:.3g}", "1", ours, accuracy]
+        assert rows[name][7] == loss
+        assert ours in printed[name]
+        assert accuracy in printed[name]
+    assert "modes count from 1" in result.stdout
+    assert "not comparable" in result.stdout
+    assert {"test_accuracy.png", "test_loss.png", "train_loss.png"} <= pictures(out)
+    page = (out / "report" / "index.html").read_text()
+    assert all(f">{name}<" in page for name in PAPER_ABLATION)
+    assert page.count("91.10 +- 0.39") == 1  # the paper's numbers, too
+    again = run("ablation", "--scale", "smoke", "--data", image_folder, *words(TINY_RUN), "--out", out, "--resume")
+    assert again.stdout == result.stdout
+
+
+def test_the_grid_decides_the_learning_rates(image_folder, tmp_path):
+    out = tmp_path / "ablation"
+    flags = {**TINY_RUN, "--limit-train": "60", "--epochs": "2", "--data": image_folder, "--out": out}
+    flags |= {"--scale": "smoke", "--optimizers": "sgd,balanced", "--grid-lrs": "1e-9,0.02,1e30", "--grid-seed": "7"}
+    result = run("ablation", "--grid", *words(flags))
+    grid = read_json(out / "summary.json")["grid"]
+    assert grid["lrs"] == [1e-9, 0.02, 1e30]
+    assert [entry["method"] for entry in grid["methods"]] == ["sgd", "balanced"]
+    assert [entry["lr_before"] for entry in grid["methods"]] == [0.05, 0.01]
+    for entry in grid["methods"]:
+        accuracies = []
+        for lr in ("1e-09", "0.02", "1e+30"):
+            folder = tmp_path / "ablation-grid" / f"{entry['method']}-lr{lr}"
+            assert read_json(folder / "config.json")["seed"] == 7
+            final = read_json(folder / "summary.json")
+            accuracies.append(final["final"]["test_accuracy"] if final["status"] == "finished" else None)
+        assert entry["accuracies"] == accuracies
+        best = max(range(3), key=lambda i: -1 if accuracies[i] is None else accuracies[i])
+        assert entry["lr"] == grid["lrs"][best]
+        assert read_json(out / f"{entry['method']}-seed0" / "config.json")["lr"] == grid["lrs"][best]
+    assert "Test accuracy (%) by learning rate" in result.stdout
+    edges = sum(entry["lr"] != 0.02 for entry in grid["methods"])
+    assert result.stdout.count("at the grid's edge") == edges
+
+
+PRESETS = {
+    # Table "hyperparameters": schedule, learning rate, weight decay; table "main": accuracy, loss.
+    "cifar10": {
+        "sgd": ("multistep", 0.075, 5e-4, "94.10 +- 0.13", "0.250 +- 0.020"),
+        "adamw": ("multistep", 1e-4, 1e-4, "93.70 +- 0.30", "0.440 +- 0.020"),
+        "tensorion-sgd": ("onecycle", 0.001, 1e-4, "95.30 +- 0.10", "0.210 +- 0.010"),
+        "tensorion-adamw": ("onecycle", 0.075, 5e-4, "94.34 +- 0.30", "0.590 +- 0.080"),
+    },
+    "imagenette-vit": {
+        "sgd": ("cosine", 0.005, 5e-4, "-", "-"),
+        "adamw": ("cosine", 1e-4, 5e-4, "-", "-"),
+        "tensorion-sgd": ("cosine", 5e-4, 5e-4, "-", "-"),
+        "tensorion-adamw": ("cosine", 1e-4, 5e-4, "-", "-"),
+    },
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_compare_presets(preset, image_folder, tmp_path):
+    out = tmp_path / "compare"
+    flags = {**TINY_RUN, "--data": image_folder, "--out": out, "--preset": preset, "--scale": "smoke"}
+    if preset != "cifar10":
+        flags |= {"--depths": "1", "--image-size": "32"}
+    run("compare", *words(flags))
+    rows = {row[0]: row for row in read_json(out / "summary.json")["table"]["rows"]}
+    assert list(rows) == list(PRESETS[preset])
+    for name, (schedule, lr, decay, accuracy, loss) in PRESETS[preset].items():
+        config = read_json(out / f"{name}-seed0" / "config.json")
+        assert (config["schedule"], config["lr"], config["weight_decay"]) == (schedule, lr, decay)
+        optimizer, _, fallback = name.partition("-")
+        assert (config["optimizer"], config.get("fallback", "")) == (optimizer, fallback)
+        assert (rows[name][5], rows[name][7]) == (accuracy, loss)
+
+
+def test_flags_overrule_a_preset(image_folder, tmp_path):
+    out = tmp_path / "compare"
+    flags = {**TINY_RUN, "--data": image_folder, "--out": out, "--preset": "cifar10", "--scale": "smoke"}
+    flags |= {
+        "--optimizers": "sgd,tensorion-sgd",
+        "--lr": "tensorion-sgd=0.5",
+        "--schedule": "cosine",
+        "--seeds": "3,4",
+    }
+    run("compare", *words(flags))
+    assert {path.name for path in out.glob("*-seed*")} == {
+        f"{name}-seed{seed}" for name in ("sgd", "tensorion-sgd") for seed in (3, 4)
+    }
+    configs = [read_json(out / f"{name}-seed3" / "config.json") for name in ("sgd", "tensorion-sgd")]
+    assert [config["lr"] for config in configs] == [0.075, 0.5]
+    assert [config["schedule"] for config in configs] == ["cosine", "cosine"]
+    assert read_json(out / "tensorion-sgd-seed3" / "config.json")["fallback"] == "sgd"
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "message"),
+    [
+        (["ablation", "--optimizers", "modes-9"], 1, "--optimizers must be of modes-0, modes-1,"),
+        (["compare", "--optimizers", "a=lion"], 1, "or NAME=OPTIMIZER, got 'a=lion'"),
+        (["compare", "--scale", "small"], 2, "--scale requires --preset"),
+        (["compare", "--preset", "mnist"], 2, "mnist not in {cifar10,cifar100,"),
+    ],
+)
+def test_wrong_options_are_named(flags, status, message, tmp_path):
+    assert message in run(*flags, "--out", tmp_path / "out", expect=status).stderr
+    assert not (tmp_path / "out" / "metrics.jsonl").exists()

@@ -1,0 +1,45 @@
+"""What the program shows on a terminal while it trains."""
+
+import fcntl
+import os
+import pty
+import struct
+import termios
+
+import tiny_training
+from program import PROGRAM
+
+
+def on_a_terminal(*arguments):
+    """What the program writes to a terminal of 100 columns and 30 lines."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ["TERM"] = "xterm"
+        os.execv(PROGRAM, [str(PROGRAM), *map(str, arguments)])
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    output = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:
+            break
+        if not chunk:
+            break
+        output += chunk
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, output.decode()
+    return output.decode()
+
+
+def test_a_training_shows_a_live_line(cifar10, tmp_path):
+    output = on_a_terminal("train", *tiny_training.flags(cifar10), "--out", tmp_path / "run")
+    assert "images/s  optimizer" in output
+    assert "ETA" in output
+    assert "epoch 2/2  lr" in output
+
+
+def test_a_comparison_shows_a_live_table(cifar10, tmp_path):
+    flags = ["--optimizers", "sgd,tensorion", "--out", tmp_path / "all"]
+    output = on_a_terminal("compare", *tiny_training.flags(cifar10), *flags)
+    last_table = output[output.rindex("run  ") :]
+    assert [line.split()[2] for line in last_table.splitlines()[1:3]] == ["2/2", "2/2"]
+    assert "diverged" not in output

@@ -1,0 +1,82 @@
+"""`tensorion tightness` at toy sizes."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from program import pictures, read_json, read_json_lines, run, words
+from tiny_training import TINY_TIGHTNESS, stuck_after_an_epoch
+
+import tensorion
+
+
+def test_tightness(image_folder, tmp_path):
+    out = tmp_path / "tightness"
+    flags = ["tightness", "--scale", "smoke", "--data", image_folder, *words(TINY_TIGHTNESS), "--out", out]
+    result = run(*flags)
+    rows = read_json_lines(out / "metrics.jsonl")
+    config = read_json(out / "run" / "config.json")
+    assert (config["optimizer"], config["fallback"], config["lr"]) == ("tensorion", "sgd", 0.001)
+    assert sorted({row["step"] for row in rows}) == [4, 8, 12]  # of 2 x 6
+    kernels = list(dict.fromkeys(row["layer"] for row in rows))
+    assert len(rows) == 3 * len(kernels)
+    for row in rows:
+        sets = tensorion.unfoldings(row["shape"])
+        best = max(range(len(sets)), key=row["nuclear_norms"].__getitem__)
+        assert tuple(row["online"]) == sets[best]
+        assert tuple(row["balanced"]) == tensorion.balanced_unfolding(row["shape"])
+        assert row["online_norm"] == row["nuclear_norms"][best]
+        assert row["gap"] == pytest.approx(1 - row["balanced_norm"] / row["online_norm"], abs=1e-12)
+        assert row["relaxed_lower"] == pytest.approx(1, abs=1e-4)
+        assert row["relaxed_upper"] == pytest.approx(1, abs=1e-4)
+        assert 0.2 < row["spectral"] <= 1 + 1e-4
+
+    summary = read_json(out / "summary.json")
+    gap = summary["tables"][0]["rows"][0]
+    assert gap[1:4] == [f"{function([row['gap'] for row in rows]):.4f}" for function in (np.mean, min, max)]
+    assert gap[4] == "mean 0.0039, max 0.0732"
+    other = np.mean([row["online"] != row["balanced"] for row in rows])
+    assert summary["tables"][0]["rows"][4][1] == f"{other:.4f}"
+    assert [row[0] for row in summary["tables"][1]["rows"]] == kernels
+    assert {entry["layer"] for entry in summary["convolutions"]} == set(kernels)
+    for entry in summary["convolutions"]:
+        assert entry["spectral"] <= entry["convolution"] * 1.001
+        root = math.sqrt(math.prod(entry["shape"][2:]))
+        assert entry["root_times_spectral"] == pytest.approx(root * entry["spectral"])
+        # Not by root_times_spectral: the real spectral norm is no upper bound (docs/math.md).
+        assert entry["convolution"] <= root * entry["relaxed_upper"] * 1.001
+        assert entry["relaxed_lower"] <= entry["relaxed_upper"]
+    assert pictures(out) == {"spectral_norm.png", "gap.png", "nuclear_norms.png"}
+    assert (out / "report" / "index.html").read_text().count("<h2>") == 3
+
+    # The same table of convolutions for the file of weights.
+    shown = run("inspect", out / "run" / "weights.safetensors", "--convolution", 16, "--certify", 1000)
+    assert shown.stdout in result.stdout
+    shown = run("inspect", out / "run" / "weights.safetensors", "--convolution", 16, "--certify", 1000, "--json")
+    # On another number of threads sums are rounded otherwise.
+    for ours, theirs in zip(json.loads(shown.stdout), summary["convolutions"], strict=True):
+        assert ours == {
+            key: value if key in ("layer", "shape") else pytest.approx(value, rel=1e-5) for key, value in theirs.items()
+        }
+    # Over already: the same at once.
+    assert run(*flags, "--resume").stdout == result.stdout
+    assert "already has a run" in run(*flags, expect=1).stderr
+
+
+def test_tightness_goes_on_where_it_was_stopped(image_folder, tmp_path):
+    flags = ["tightness", "--scale", "smoke", "--data", image_folder, *words(TINY_TIGHTNESS)]
+    run(*flags, "--out", tmp_path / "whole")
+    out = tmp_path / "stopped"
+    flags = [*flags, "--out", out, "--resume"]
+    with stuck_after_an_epoch(*flags, folder=out / "run") as program:
+        program.process.kill()
+    assert {row["step"] for row in read_json_lines(out / "metrics.jsonl")} == {4}  # of 4, 8 and 12
+    run(*flags)
+    expected = read_json_lines(tmp_path / "whole" / "metrics.jsonl")
+    assert read_json_lines(out / "metrics.jsonl") == expected
+
+
+def test_wrong_options_are_named(tmp_path):
+    assert "--every" in run("tightness", "--every", "0", "--out", tmp_path / "out", expect=2).stderr
+    assert not (tmp_path / "out").exists()
