@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tensorion's step side by side with everything one could use instead: `make bench`.
 
-One process; contestants take turns; the median of several rounds after a warm-up. Times compare within one run
+One process; baselines take turns; the median of several rounds after a warm-up. Times compare within one run
 only. `plain` is what Muon does, five Newton-Schulz steps by full matrix products, in fp32 on the same unfoldings:
 bf16, which Muon ships with, is a hundred times slower on most CPUs. `floor` is the time of m^2 n + 2 m^2 n flops
 (the Gram matrix and the last product) at the rate of a large matrix product that takes its turn with the others.
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from contestants import LR, Step, contestants, modes_of, ours, plain_newton_schulz, published
+from baselines import LR, Step, baselines, modes_of, ours, plain_newton_schulz, published
 from measure import alternate, large_product, quality, work
 from workloads import NETWORKS, SPECTRA, momenta, pictures, resnet18
 
@@ -76,7 +76,7 @@ class Judge:
 
 def run(network: str, spectrum: str, quick: bool, rounds: int, judge: Judge) -> list[Row]:
     steps, unfolding_of, qualities, flops, memory, once = {}, {}, {}, {}, {}, {}
-    for name, (unfolding, make) in contestants(quick).items():
+    for name, (unfolding, make) in baselines(quick).items():
         params = make_params(network, spectrum)
         try:
             step = make(params)

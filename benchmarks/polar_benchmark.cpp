@@ -3,7 +3,8 @@
 #include <benchmark/benchmark.h>
 
 #include "tensorion/polar.h"
-#include "tensorion/symmetric.h"
+#include "tensorion/polar/nuclear_norm_estimator.h"
+#include "tensorion/polar/symmetric.h"
 
 namespace tensorion {
 namespace {
@@ -67,7 +68,7 @@ void inverse(benchmark::State& state) {
 void nuclear_estimate(benchmark::State& state) {
   const auto a = input(state);
   for (auto _ : state) {
-    NuclearEstimate estimate(a);
+    NuclearNormEstimator estimate(a);
     for (int level = 0; level < 2; ++level) estimate.refine();  // as most unfoldings need it
     benchmark::DoNotOptimize(estimate.bounds());
   }

@@ -2,8 +2,8 @@
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
-#include "tensorion/elementwise.h"
-#include "tensorion/scratch.h"
+#include "tensorion/core/scratch_arena.h"
+#include "tensorion/core/strided.h"
 #include "tensorion/step.h"
 
 namespace tensorion {
@@ -47,11 +47,11 @@ void resnet18_overhead(benchmark::State& state) {
   for (auto _ : state) {
     for (size_t i = 0; i < tensors.params.size(); ++i) {
       const auto& m = tensors.momenta[i];
-      scale_add(0.95, m, 1, tensors.grads[i]);
+      axpby_(0.95, m, 1, tensors.grads[i]);
       const auto unfolding = Unfolding(m.sizes(), balanced_unfolding(m.sizes())).reordered();
       const auto matrix = scratch({unfolding.rows(), unfolding.cols()}, m.options());
-      copy_entries(m, unfolding.fold(matrix));
-      scale_add(0.999, tensors.params[i], -0.01, unfolding.fold(matrix));
+      copy_strided(m, unfolding.fold(matrix));
+      axpby_(0.999, tensors.params[i], -0.01, unfolding.fold(matrix));
     }
   }
 }

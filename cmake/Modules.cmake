@@ -1,16 +1,16 @@
-# A module is a target that sees its own headers and those of the modules it
-# names in DEPS, and no others: an include against the direction of the
-# dependencies does not compile.
+# A module is a target that sees its own headers and those of the modules it names in DEPS, and no others: an include
+# against the direction of the dependencies does not compile.
 #
-#   tensorion_module(<target> HEADERS <path>... SOURCES <path>... [PRIVATE_HEADERS <path>...] [DEPS <target>...])
+#   tensorion_module(<target> SOURCES <path>... [HEADERS <path>...] [INTERNAL_HEADERS <path>...]
+#                    [PRIVATE_HEADERS <path>...] [DEPS <target>...])
 #
-# Paths are relative to the repository's root, and so are the includes:
-# #include "tensorion/unfolding.h". PRIVATE_HEADERS are for the module alone.
-# The directory's property TENSORION_HEADERS collects the others.
+# Paths are relative to the repository's root, and so are the includes: #include "tensorion/unfolding.h". HEADERS are
+# public: they are installed, by way of the directory's property TENSORION_HEADERS. INTERNAL_HEADERS are for the modules
+# that depend on this one, PRIVATE_HEADERS for the module alone.
 function(tensorion_module target)
-  cmake_parse_arguments(arg "" "" "HEADERS;PRIVATE_HEADERS;SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(arg "" "" "HEADERS;INTERNAL_HEADERS;PRIVATE_HEADERS;SOURCES;DEPS" ${ARGN})
   set_property(DIRECTORY APPEND PROPERTY TENSORION_HEADERS ${arg_HEADERS})
-  tensorion_view(view ${target} ${arg_HEADERS})
+  tensorion_view(view ${target} ${arg_HEADERS} ${arg_INTERNAL_HEADERS})
   tensorion_view(private_view ${target}-private ${arg_PRIVATE_HEADERS})
   list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_SOURCE_DIR}/)
   add_library(${target} OBJECT ${arg_SOURCES})

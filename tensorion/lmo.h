@@ -25,8 +25,8 @@ class UnfoldingStrategy {
 
   bool is_online() const { return online_; }
 
-  // The unfolding of tensors of this shape, by a rule that does not look at values: not for "online".
-  // Vectors are their own n x 1 unfolding.
+  // The unfolding of tensors of this shape; vectors are their own n x 1 unfolding. "online", whose choice
+  // depends on values, is represented by the balanced unfolding here.
   Unfolding choose(at::IntArrayRef shape) const;
 
   // "balanced", "online" or "(0, 2)", and back.
@@ -47,16 +47,11 @@ struct LmoResult {
   int64_t solved = 0;  // unfoldings on which a nuclear norm had to be computed
 };
 
-// `unfolding` "online" gives the set and value of a brute-force search over all unfoldings (up to exact ties,
-// where the first in the order of enumeration wins) but solves only those that bounds cannot rule out.
+// `unfolding` "online" searches for the unfolding with the largest nuclear norm, but solves only those that
+// bounds cannot rule out. The choice between unfoldings that are nearly equal uses heuristic bounds: no input
+// is known on which it differs from that of a brute-force search by more than rounding. `value` and `upper`
+// hold in any case. Of equals the first in the order of enumeration wins.
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online",
               const PolarOptions& polar = {});
-
-// What a step needs of it: the answer alone, which may lie in scratch memory, and its unfolding.
-struct Direction {
-  at::Tensor x;
-  Unfolding unfolding;
-};
-Direction lmo_direction(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar);
 
 }  // namespace tensorion

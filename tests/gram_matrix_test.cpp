@@ -1,4 +1,4 @@
-#include "tensorion/gram_matrix.h"
+#include "tensorion/polar/gram_matrix.h"
 
 #include "tensorion/unfolding.h"
 #include "tests/support.h"

@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "tensorion/polar/nuclear_norm_estimator.h"
+#include "tensorion/polar/polar_factor.h"
 #include "tests/support.h"
 
 namespace tensorion {
@@ -342,7 +344,8 @@ TEST(Polar, BadInputIsNamed) {
   }
 }
 
-// MKL waits without end for threads that a parallel region does not give it, or errs: see lone_lapack.h.
+// MKL waits without end for threads that a parallel region does not give it, or errs: see
+// mkl_single_thread_guard.h.
 TEST(Polar, SingularValuesInsideOfAParallelRegion) {
   const ThreadGuard threads(2);
   const auto wide = gaussian({2, 400, 900}, 5);
@@ -352,10 +355,10 @@ TEST(Polar, SingularValuesInsideOfAParallelRegion) {
   at::parallel_for(0, 2, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       factors[i] = polar(wide[i], {.method = "svd"});
-      NuclearEstimate estimate(square[i]);
+      NuclearNormEstimator estimate(square[i]);
       while (estimate.refine()) {
       }
-      norms[i] = estimate.likely().lower;
+      norms[i] = estimate.heuristic_bounds().lower;
     }
   });
   for (int64_t i = 0; i < 2; ++i) {

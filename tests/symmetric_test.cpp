@@ -1,4 +1,4 @@
-#include "tensorion/symmetric.h"
+#include "tensorion/polar/symmetric.h"
 
 #include "tests/support.h"
 

@@ -13,8 +13,8 @@
 #include "tensorion/fallback.h"
 #include "tensorion/lmo.h"
 #include "tensorion/norms.h"
+#include "tensorion/optim/parameters.h"
 #include "tensorion/optimizer.h"
-#include "tensorion/parameters.h"
 #include "tensorion/polar.h"
 #include "tensorion/scratch.h"
 #include "tensorion/step.h"
@@ -77,11 +77,10 @@ Tensor fold(const Tensor& matrix, at::IntArrayRef modes, c10::SymIntArrayRef sha
 
 // How a step sees tensors of this shape: the modes, rows and columns of its unfolding, and the factor of lr.
 // "online" has no modes before it looks; then only whether the shape has unfoldings is checked.
-std::tuple<std::vector<int64_t>, int64_t, int64_t, double> plan(at::IntArrayRef shape,
-                                                                const std::string& unfolding,
-                                                                const std::string& adjust_lr_fn) {
+std::tuple<std::vector<int64_t>, int64_t, int64_t, double> describe_unfolding(
+    at::IntArrayRef shape, const std::string& unfolding, const std::string& adjust_lr_fn) {
   const auto strategy = UnfoldingStrategy::parse(unfolding);
-  const auto chosen = (strategy.is_online() ? UnfoldingStrategy("balanced") : strategy).choose(shape);
+  const auto chosen = strategy.choose(shape);
   if (strategy.is_online()) return {{}, 0, 0, 0};
   return {chosen.modes(), chosen.rows(), chosen.cols(), tensorion::adjusted_scale(chosen, adjust_lr_fn)};
 }
@@ -296,8 +295,9 @@ TORCH_LIBRARY(tensorion, m) {
   m.def("unfold(Tensor x, int[] modes) -> Tensor", unfold);
   m.def("fold(Tensor matrix, int[] modes, SymInt[] shape) -> Tensor", fold);
   m.def(
-      "plan(int[] shape, str unfolding, str adjust_lr_fn) -> (int[] modes, int rows, int cols, float scale)",
-      plan);
+      "describe_unfolding(int[] shape, str unfolding, str adjust_lr_fn) -> (int[] modes, int rows, int cols, "
+      "float scale)",
+      describe_unfolding);
 
   m.def("named_coefficients(str name) -> float[]", named_coefficients);
   m.def("polar(Tensor matrix, str method, float[] ns_coefficients, int ns_steps) -> Tensor");

@@ -147,7 +147,7 @@ def _check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> N
 @lru_cache(maxsize=4096)
 def _misfit(shape: tuple[int, ...], unfolding: str, adjust_lr_fn: str) -> str:
     try:
-        torch.ops.tensorion.plan(shape, unfolding, adjust_lr_fn)
+        torch.ops.tensorion.describe_unfolding(shape, unfolding, adjust_lr_fn)
     except ValueError as error:
         return str(error)
     return ""

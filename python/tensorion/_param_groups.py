@@ -132,7 +132,7 @@ def _plan(group: dict[str, Any], param: Tensor) -> tuple[str, str, str]:
     unfolding = group["unfolding"] if isinstance(group["unfolding"], str) else str(tuple(group["unfolding"]))
     if unfolding == "online":
         return "online", "", ""
-    modes, rows, cols, scale = torch.ops.tensorion.plan(param.shape, unfolding, group["adjust_lr_fn"])
+    modes, rows, cols, scale = torch.ops.tensorion.describe_unfolding(param.shape, unfolding, group["adjust_lr_fn"])
     return str(tuple(modes)), f"{rows}x{cols}", f"{scale:.4g}"
 
 

@@ -1,0 +1,155 @@
+"""What peers.py compares: our methods, the plain form, and other libraries' Muons."""
+
+import importlib.util
+import math
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import tensorion
+
+MUON = (3.4445, -4.7750, 2.0315)
+LR = 1e-3
+Step = Callable[[], None]
+
+
+def plain_newton_schulz(matrix: torch.Tensor, rows: list[tuple[float, float, float]]) -> torch.Tensor:
+    """Newton-Schulz as published, by full products."""
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm()
+    for a, b, c in rows:
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
+def published(name: str, steps: int) -> list[tuple[float, ...]]:
+    values = torch.ops.tensorion.named_coefficients(name)
+    rows = [tuple(values[i : i + 3]) for i in range(0, len(values), 3)]
+    return [rows[min(i, len(rows) - 1)] for i in range(steps)]
+
+
+def modes_of(shape: tuple[int, ...], unfolding: str) -> tuple[int, ...]:
+    return (0,) if unfolding == "flattened" else tensorion.balanced_unfolding(shape)
+
+
+def ours(params: list[torch.Tensor], unfolding: str, **options) -> Step:
+    choice = (0,) if unfolding == "flattened" else unfolding
+    return tensorion.Tensorion(params, lr=LR, weight_decay=0.0, unfolding=choice, **options).step
+
+
+def plain(params: list[torch.Tensor], unfolding: str) -> Step:
+    """A Muon in fp32 with a choice of unfolding, as short as it can be."""
+    buffers = [torch.zeros_like(param) for param in params]
+
+    @torch.no_grad()
+    def step() -> None:
+        for param, buffer in zip(params, buffers, strict=True):
+            buffer.mul_(0.95).add_(param.grad)
+            modes = modes_of(tuple(param.shape), unfolding)
+            matrix = tensorion.unfold(buffer, modes)
+            update = tensorion.fold(plain_newton_schulz(matrix, [MUON] * 5), modes, param.shape)
+            param.add_(update, alpha=-LR * 0.2 * math.sqrt(max(matrix.shape)))
+
+    return step
+
+
+def gram_newton_schulz(params: list[torch.Tensor]) -> Step:
+    """gram-newton-schulz by its torch path, on flattened kernels."""
+    from gram_newton_schulz import GramNewtonSchulz
+
+    solve = GramNewtonSchulz(ns_use_kernels=False, compile_kwargs=None)
+    buffers = [torch.zeros_like(param) for param in params]
+
+    @torch.no_grad()
+    def step() -> None:
+        for param, buffer in zip(params, buffers, strict=True):
+            buffer.mul_(0.95).add_(param.grad)
+            param.add_(solve(buffer.flatten(1)).view_as(param), alpha=-LR)
+
+    return step
+
+
+def flattened(params: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Views of kernels as matrices, with their gradients."""
+    flat = [param.detach().flatten(1).requires_grad_() for param in params]
+    for view, param in zip(flat, params, strict=True):
+        view.grad = param.grad.flatten(1)
+    return flat
+
+
+def torch_muon(params: list[torch.Tensor]) -> Step:
+    """torch.optim.Muon takes matrices only: on flattened kernels, as shipped (bf16)."""
+    return torch.optim.Muon(flattened(params), lr=LR, weight_decay=0.0).step
+
+
+def timm_muon(params: list[torch.Tensor]) -> Step:
+    # timm itself imports torchvision, which this module does not need: it is imported without the packages around it.
+    if "timm" not in sys.modules:
+        spec = importlib.util.find_spec("timm")
+        if spec is None:
+            raise ModuleNotFoundError("No module named 'timm'")
+        folder = Path(spec.submodule_search_locations[0])
+        for name, path in (("timm", folder), ("timm.optim", folder / "optim")):
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].__path__ = [str(path)]
+    from timm.optim.muon import Muon
+
+    return Muon(params, lr=LR, weight_decay=0.0).step
+
+
+def with_own_gradients(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> Step:
+    """A step on copies of the gradients, for an optimizer that changes them or takes them away."""
+    grads = [param.grad for param in params]
+
+    def step() -> None:
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad.clone()
+        optimizer.step()
+        for param, grad in zip(params, grads, strict=True):
+            param.grad = grad
+
+    return step
+
+
+def heavyball_muon(params: list[torch.Tensor]) -> Step:
+    import heavyball
+
+    heavyball.utils.compile_mode = None
+    return with_own_gradients(heavyball.Muon(params, lr=LR, weight_decay=0.0), params)
+
+
+def pytorch_optimizer_muon(params: list[torch.Tensor]) -> Step:
+    import pytorch_optimizer
+
+    flat = flattened(params)
+    return with_own_gradients(
+        pytorch_optimizer.Muon([{"params": flat, "use_muon": True}], lr=LR, weight_decay=0.0), flat
+    )
+
+
+def baselines(quick: bool) -> dict[str, tuple[str, Callable[[list[torch.Tensor]], Step]]]:
+    """Name to the unfolding it works on and what makes its step."""
+    entries: dict[str, tuple[str, Callable]] = {}
+    for unfolding in ("balanced", "flattened"):
+        entries[f"plain {unfolding}"] = (unfolding, lambda p, u=unfolding: plain(p, u))
+        entries[f"tensorion {unfolding}"] = (unfolding, lambda p, u=unfolding: ours(p, u))
+        for name in ("polar_express",) if quick else ("muon", "polar_express", "cans"):
+            entries[f"newton_schulz {name} {unfolding}"] = (
+                unfolding,
+                lambda p, u=unfolding, n=name: ours(p, u, polar="newton_schulz", ns_coefficients=n),
+            )
+        if not quick:
+            entries[f"svd {unfolding}"] = (unfolding, lambda p, u=unfolding: ours(p, u, polar="svd"))
+    entries["tensorion online"] = ("online", lambda p: ours(p, "online"))
+    if not quick:
+        entries["gram-newton-schulz"] = ("flattened", gram_newton_schulz)
+        entries["torch.optim.Muon"] = ("flattened", torch_muon)
+        entries["timm Muon"] = ("flattened", timm_muon)
+        entries["heavyball Muon"] = ("flattened", heavyball_muon)
+        entries["pytorch-optimizer Muon"] = ("flattened", pytorch_optimizer_muon)
+    return entries

@@ -1,0 +1,185 @@
+#include "tensorion/lmo/unfolding_search.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "tensorion/core/scratch_arena.h"
+#include "tensorion/core/strided.h"
+#include "tensorion/lmo.h"
+
+namespace tensorion {
+namespace {
+
+// Closer upper bounds of candidates above the bar whose Gram matrix is a partial trace of the contender's.
+void bound_parts(Contender& contender, double bar, std::span<Candidate> candidates) {
+  const auto& unfolding = contender.unfolding;
+  const bool by_rows = contender.transposed != (unfolding.rows() <= unfolding.cols());
+  const auto modes = by_rows ? unfolding.row_modes() : unfolding.col_modes();
+  std::vector<int64_t> sizes;
+  for (const int64_t mode : modes) sizes.push_back(unfolding.shape()[mode]);
+  const auto within = [&](const Modes& part) {
+    return std::all_of(part.begin(), part.end(), [&](int64_t mode) {
+      return unfolding.shape()[mode] == 1 || std::find(modes.begin(), modes.end(), mode) != modes.end();
+    });
+  };
+  for (auto& candidate : candidates) {
+    if (candidate.heuristic_upper < bar || candidate.traced) continue;
+    auto part = candidate.unfolding.row_modes();
+    if (!within(part)) part = candidate.unfolding.col_modes();
+    if (!within(part)) continue;
+    std::vector<bool> kept;
+    for (const int64_t mode : modes) kept.push_back(std::find(part.begin(), part.end(), mode) != part.end());
+    auto estimator = contender.estimator.partial_trace(sizes, kept);
+    if (estimator.bounds().upper >= bar) estimator.refine();
+    candidate.upper = std::min(candidate.upper, estimator.bounds().upper);
+    candidate.heuristic_upper = std::min(candidate.heuristic_upper, estimator.heuristic_bounds().upper);
+    candidate.traced = true;
+  }
+}
+
+// So many contenders keep their matrices; those of the others are computed again when they are needed.
+constexpr size_t kResident = 2;
+
+// The search for the unfolding of m with the largest nuclear norm.
+class Search {
+ public:
+  explicit Search(const at::Tensor& m) : m_(m), candidates_(candidates(m)) {}
+
+  Selection run() {
+    for (size_t i = 0; i < candidates_.size(); ++i) admit(i);
+    drop_losers();
+    while (contenders_.size() > 1) {
+      auto* const roughest = least_refined();
+      if (!roughest) break;
+      // Eigenvalues take as much memory as another contender's matrices do.
+      make_resident(*roughest, roughest->estimator.needs_eigenvalues() ? 1 : kResident);
+      roughest->estimator.refine();
+      drop_losers();
+    }
+    // Of equals the first in the order of enumeration.
+    const auto first =
+        std::min_element(contenders_.begin(), contenders_.end(), [](const auto& a, const auto& b) {
+          return a.modes.size() != b.modes.size() ? a.modes.size() < b.modes.size() : a.modes < b.modes;
+        });
+    for (const auto& contender : contenders_) {
+      if (&contender != &*first) others_ = std::max(others_, contender.estimator.bounds().upper);
+    }
+    auto winner = std::move(*first);
+    contenders_.clear();
+    if (winner.estimator.is_released()) winner.estimator.restore(matrix_of(winner));
+    return {std::move(winner), std::max(others_, bar_), solved_};
+  }
+
+ private:
+  at::Tensor matrix_of(const Contender& contender) const {
+    const auto matrix = gather(contender.unfolding, m_);
+    return contender.transposed ? matrix.mT() : matrix;
+  }
+
+  // Lets a candidate that the bar does not rule out contend.
+  void admit(size_t i) {
+    const auto& candidate = candidates_[i];
+    if (candidate.heuristic_upper < bar_) {
+      others_ = std::max(others_, candidate.upper);
+      return;
+    }
+    const auto unfolding = candidate.unfolding.reordered();
+    // Of the first square unfolding the rows, of others the columns, so that many are parts of either.
+    const bool transposed = i > 0 && unfolding.rows() == unfolding.cols();
+    release_all_but(kResident - 1);
+    const auto matrix = gather(unfolding, m_);
+    NuclearNormEstimator estimator(transposed ? matrix.mT() : matrix);
+    ++solved_;
+    if (estimator.bounds().upper < bar_) return;
+    estimator.refine();
+    bar_ = std::max(bar_, estimator.heuristic_bounds().lower);
+    contenders_.push_back(
+        {candidate.unfolding.modes(), unfolding, transposed, ++uses_, std::move(estimator)});
+    bound_parts(contenders_.back(), bar_, std::span(candidates_).subspan(i + 1));
+    drop_losers();
+  }
+
+  void drop_losers() {
+    for (const auto& contender : contenders_)
+      bar_ = std::max(bar_, contender.estimator.heuristic_bounds().lower);
+    std::erase_if(contenders_, [&](const Contender& contender) {
+      if (contender.estimator.heuristic_bounds().upper >= bar_) return false;
+      others_ = std::max(others_, contender.estimator.bounds().upper);
+      return true;
+    });
+  }
+
+  // Of those that can be refined; null if there is none.
+  Contender* least_refined() {
+    Contender* found = nullptr;
+    for (auto& contender : contenders_) {
+      if (!contender.estimator.can_refine()) continue;
+      if (!found || contender.estimator.refinements() < found->estimator.refinements()) found = &contender;
+    }
+    return found;
+  }
+
+  // `count`: how many may be resident then, this one included.
+  void make_resident(Contender& contender, size_t count) {
+    contender.last_use = ++uses_;
+    const bool was_released = contender.estimator.is_released();
+    release_all_but(was_released ? count - 1 : count);
+    if (was_released) contender.estimator.restore(matrix_of(contender));
+  }
+
+  // Keeps the matrices of those that were used last.
+  void release_all_but(size_t count) {
+    std::vector<Contender*> resident;
+    for (auto& contender : contenders_) {
+      if (!contender.estimator.is_released()) resident.push_back(&contender);
+    }
+    std::sort(resident.begin(), resident.end(),
+              [](const Contender* a, const Contender* b) { return a->last_use > b->last_use; });
+    for (size_t i = count; i < resident.size(); ++i) resident[i]->estimator.release();
+  }
+
+  at::Tensor m_;
+  std::vector<Candidate> candidates_;
+  std::vector<Contender> contenders_;
+  double bar_ = 0;     // the largest lower bound of a nuclear norm
+  double others_ = 0;  // a certified upper bound of the nuclear norms that lost
+  int64_t solved_ = 0;
+  int64_t uses_ = 0;
+};
+
+}  // namespace
+
+std::vector<Candidate> candidates(const at::Tensor& m) {
+  const double norm = std::sqrt(inner_product(m, m)) * (1 + 1e-6);
+  std::vector<Candidate> all;
+  for (const auto& modes : unfoldings(m.sizes())) {
+    const Unfolding unfolding(m.sizes(), modes);
+    const auto side = static_cast<double>(std::min(unfolding.rows(), unfolding.cols()));
+    all.push_back({unfolding, std::sqrt(side) * norm, std::sqrt(side) * norm});
+  }
+  // A vector's only unfolding is itself.
+  if (all.empty()) all.push_back({UnfoldingStrategy("balanced").choose(m.sizes()), norm, norm});
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.upper > b.upper; });
+  return all;
+}
+
+at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x) {
+  if (unfolding.is_view(x)) return unfolding.unfold(x);
+  auto matrix = scratch({unfolding.rows(), unfolding.cols()}, x.options());
+  copy_strided(x, unfolding.fold(matrix));
+  return matrix;
+}
+
+Selection select_unfolding(const at::Tensor& m) {
+  if (m.any().item<bool>()) return Search(m).run();
+  const auto all = unfoldings(m.sizes());
+  const auto first =
+      all.empty() ? UnfoldingStrategy("balanced").choose(m.sizes()) : Unfolding(m.sizes(), all[0]);
+  return {{first.modes(), first, false, 0, NuclearNormEstimator(gather(first, m))}};
+}
+
+}  // namespace tensorion

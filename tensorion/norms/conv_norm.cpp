@@ -1,0 +1,186 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "tensorion/core/precision.h"
+#include "tensorion/norms.h"
+#include "tensorion/norms/norm_input.h"
+
+namespace tensorion {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+constexpr int64_t kChunk = int64_t{1} << 20;  // complex numbers held at once
+constexpr int64_t kSquarings = 3;
+constexpr int64_t kDecomposed = 16;  // frequencies decomposed together
+
+constexpr int64_t kBasis = 48;  // Lanczos vectors, and those kept at a restart
+constexpr int64_t kKept = 12;
+constexpr int64_t kMaxRestarts = 200;
+constexpr double kResidual = 1e-8;  // of an eigenvalue of T^T T, relative to it
+constexpr uint64_t kSeed = 0;
+
+// The Gram matrix on the smaller side.
+at::Tensor gram(const at::Tensor& a) {
+  return a.size(-2) <= a.size(-1) ? at::matmul(a, a.mH()) : at::matmul(a.mH(), a);
+}
+
+// The angles 2 pi sum_j f_j k_j / n_j, frequencies f by taps k. Frequencies f
+// and n - f of a real kernel are conjugates: half of the last mode will do.
+at::Tensor angles(at::IntArrayRef taps, at::IntArrayRef input_size) {
+  const auto modes = static_cast<int64_t>(input_size.size());
+  auto turns = at::zeros({1, 1}, at::kDouble);
+  for (int64_t j = 0; j < modes; ++j) {
+    const int64_t n = input_size[j];
+    const auto f = at::arange(j + 1 < modes ? n : n / 2 + 1, at::kLong);
+    const auto k = at::arange(taps[j], at::kLong);
+    const auto turn = at::remainder(at::outer(f, k), n).to(at::kDouble) / static_cast<double>(n);
+    turns = (turns.view({turns.size(0), 1, turns.size(1), 1}) + turn.view({1, f.numel(), 1, k.numel()}))
+                .reshape({turns.size(0) * f.numel(), turns.size(1) * k.numel()});
+  }
+  return turns * (2 * kPi);
+}
+
+// (sum_i sigma_i^(2 p))^(1 / (2 p)) >= sigma_1 with p = 2^(kSquarings + 1), for
+// each of a batch of matrices, from the Frobenius norm of a power of its Gram.
+at::Tensor power_bounds(const at::Tensor& transfer) {
+  const auto frobenius = [](const at::Tensor& a) {
+    return at::linalg_vector_norm(a, 2, at::IntArrayRef{-2, -1}, /*keepdim=*/true);
+  };
+  auto power = gram(transfer);
+  auto norm = frobenius(power);
+  auto log_bound = norm.log();
+  for (int64_t i = 1; i <= kSquarings; ++i) {
+    power = power / at::where(norm > 0, norm, 1.0);
+    power = at::matmul(power, power);
+    norm = frobenius(power);
+    log_bound = log_bound + norm.log() / std::ldexp(1.0, static_cast<int>(i));
+  }
+  return (log_bound / 2).exp().flatten();
+}
+
+// A circular convolution is block diagonal in the Fourier basis: one c_out x
+// c_in matrix for each frequency. They are decomposed in the order of upper
+// bounds of their norms, until none that is left can be the largest.
+double circular_norm(const at::Tensor& kernel, at::IntArrayRef input_size) {
+  const auto phases = angles(kernel.sizes().slice(2), input_size);
+  const auto taps = kernel.flatten(2).permute({2, 0, 1}).flatten(1);  // taps x (c_out c_in)
+  const auto transfer = [&](const at::Tensor& angle) {
+    return at::complex(at::matmul(angle.cos(), taps), at::matmul(angle.sin(), taps))
+        .view({-1, kernel.size(0), kernel.size(1)});
+  };
+  std::vector<at::Tensor> chunks;
+  for (const auto& angle : phases.split(std::max<int64_t>(1, kChunk / taps.size(1)))) {
+    chunks.push_back(power_bounds(transfer(angle)));
+  }
+  const auto [bounds, order] = at::cat(chunks).sort(/*dim=*/0, /*descending=*/true);
+  double largest = 0;
+  for (int64_t i = 0; i < order.numel(); i += kDecomposed) {
+    if (bounds[i].item<double>() <= largest) break;
+    const auto next = order.slice(0, i, i + kDecomposed);
+    const auto eigenvalues = at::linalg_eigvalsh(gram(transfer(phases.index_select(0, next))));
+    largest = std::max(largest, std::sqrt(std::max(0.0, eigenvalues.max().item<double>())));
+  }
+  return largest;
+}
+
+// The largest eigenvalue of a symmetric positive semidefinite operator on
+// R^size, by the Lanczos method with full orthogonalization, restarted with the
+// leading Ritz vectors, so that a cluster at the top does not slow it down.
+double largest_eigenvalue(const std::function<at::Tensor(const at::Tensor&)>& apply, int64_t size) {
+  const int64_t width = std::min(kBasis, size);
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  auto basis = at::zeros({width, size}, options);  // orthonormal rows
+  auto projected = at::zeros({width, width}, options);
+  auto next = at::randn({size}, at::detail::createCPUGenerator(kSeed), options);
+  double length = at::linalg_vector_norm(next).item<double>();
+  double ritz = 0;
+  int64_t kept = 0;
+  for (int64_t restart = 0; restart <= kMaxRestarts; ++restart) {
+    int64_t used = kept;
+    while (used < width && length > 0) {
+      basis[used].copy_(next / length);
+      const auto rows = basis.narrow(0, 0, ++used);
+      next = apply(basis[used - 1]);
+      const double image = at::linalg_vector_norm(next).item<double>();
+      for (int pass = 0; pass < 2; ++pass) {
+        const auto overlap = at::mv(rows, next);
+        projected.select(1, used - 1).narrow(0, 0, used).add_(overlap);
+        next = next - at::mv(rows.t(), overlap);
+      }
+      length = at::linalg_vector_norm(next).item<double>();
+      // What rounding leaves of a vector in the span is no new direction.
+      if (length <= std::numeric_limits<double>::epsilon() * static_cast<double>(width) * image) length = 0;
+    }
+    // The upper triangle holds what was projected.
+    const auto [values, vectors] =
+        at::linalg_eigh(projected.narrow(0, 0, used).narrow(1, 0, used), /*UPLO=*/"U");
+    ritz = values[-1].item<double>();
+    const double residual = length * std::abs(vectors[used - 1][used - 1].item<double>());
+    if (residual <= kResidual * ritz) break;
+    kept = std::min(kKept, used - 1);
+    const auto leading = vectors.narrow(1, used - kept, kept);
+    basis.narrow(0, 0, kept).copy_(at::matmul(leading.t(), basis.narrow(0, 0, used)));
+    projected.zero_();
+    projected.diagonal().narrow(0, 0, kept).copy_(values.narrow(0, used - kept, kept));
+  }
+  return ritz;
+}
+
+double zero_padded_norm(const at::Tensor& kernel, at::IntArrayRef input_size) {
+  const auto modes = static_cast<int64_t>(input_size.size());
+  std::vector<int64_t> pads;  // of the last mode first, left and right
+  for (int64_t j = modes - 1; j >= 0; --j) {
+    const int64_t size = kernel.size(2 + j);
+    pads.insert(pads.end(), {(size - 1) / 2, size - 1 - (size - 1) / 2});
+  }
+  const auto convolve = [&](const at::Tensor& x, bool transposed) {
+    const std::vector<int64_t> ones(modes, 1), zeros(modes, 0);
+    return at::convolution(x, kernel, {}, ones, zeros, ones, transposed, zeros, 1);
+  };
+  const auto forward = [&](const at::Tensor& x) { return convolve(at::constant_pad_nd(x, pads), false); };
+  const auto adjoint = [&](const at::Tensor& y) {
+    auto x = convolve(y, true);
+    for (int64_t j = 0; j < modes; ++j) x = x.narrow(2 + j, pads[2 * (modes - 1 - j)], input_size[j]);
+    return x;
+  };
+  // T T^T or T^T T, whichever is smaller.
+  const bool by_output = kernel.size(0) < kernel.size(1);
+  std::vector<int64_t> shape{1, std::min(kernel.size(0), kernel.size(1))};
+  shape.insert(shape.end(), input_size.begin(), input_size.end());
+  const auto apply = [&](const at::Tensor& v) {
+    const auto x = v.view(shape);
+    return (by_output ? forward(adjoint(x)) : adjoint(forward(x))).reshape({-1});
+  };
+  return std::sqrt(largest_eigenvalue(apply, c10::multiply_integers(shape)));
+}
+
+}  // namespace
+
+double conv_norm(const at::Tensor& kernel, at::IntArrayRef input_size, const std::string& padding) {
+  const NoAutocastGuard no_autocast;
+  const int exponent = checked_exponent(kernel, "conv_norm");
+  TORCH_CHECK_VALUE(kernel.dim() >= 3 && kernel.dim() <= 5,
+                    "[tensorion.conv_norm] expected a kernel (c_out, c_in, size...) with 1, 2 or 3 spatial "
+                    "modes, got shape ",
+                    kernel.sizes());
+  TORCH_CHECK_VALUE(static_cast<int64_t>(input_size.size()) == kernel.dim() - 2,
+                    "[tensorion.conv_norm] expected an input size of ", kernel.dim() - 2,
+                    " entries for a kernel of shape ", kernel.sizes(), ", got ", input_size);
+  for (const int64_t size : input_size) {
+    TORCH_CHECK_VALUE(size >= 1, "[tensorion.conv_norm] input sizes must be at least 1, got ", input_size);
+  }
+  TORCH_CHECK_VALUE(padding == "circular" || padding == "zeros",
+                    "[tensorion.conv_norm] padding must be \"circular\" or \"zeros\", got \"", padding, "\"");
+  if (kernel.numel() == 0) return 0;
+  const auto values = scaled(kernel.detach().to(at::kCPU, at::kDouble), -exponent).contiguous();
+  const double norm =
+      padding == "circular" ? circular_norm(values, input_size) : zero_padded_norm(values, input_size);
+  return std::ldexp(norm, exponent);
+}
+
+}  // namespace tensorion

@@ -1,0 +1,46 @@
+#include "tensorion/norms/norm_input.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tensorion {
+
+int checked_exponent(const at::Tensor& x, const char* name) {
+  const auto dtype = x.scalar_type();
+  TORCH_CHECK_TYPE(
+      dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kFloat || dtype == at::kDouble,
+      "[tensorion.", name, "] expected a tensor of dtype BFloat16, Half, Float or Double, got ", dtype);
+  TORCH_CHECK_VALUE(x.layout() == at::kStrided, "[tensorion.", name, "] expected a dense tensor, got ",
+                    x.layout());
+  if (x.numel() == 0) return 0;
+  const auto largest = x.detach().abs().max().item<double>();
+  TORCH_CHECK_VALUE(std::isfinite(largest), "[tensorion.", name, "] expected finite values, got ",
+                    std::isnan(largest) ? "nan" : "inf", " in a tensor of shape ", x.sizes());
+  int exponent = 0;
+  std::frexp(largest, &exponent);
+  return exponent;
+}
+
+at::Tensor scaled(const at::Tensor& x, int exponent) {
+  const int half = exponent / 2;
+  return x * std::ldexp(1.0, half) * std::ldexp(1.0, exponent - half);
+}
+
+NormInput norm_input(const at::Tensor& x, const char* name) {
+  const int exponent = checked_exponent(x, name);
+  const auto values = x.detach().to(at::TensorOptions().device(at::kCPU).dtype(at::kDouble));
+  return {scaled(values, -exponent).squeeze().contiguous(), exponent};
+}
+
+NormBounds norm_bounds(const NormInput& input, double lower, double upper) {
+  const double slack =
+      std::numeric_limits<double>::epsilon() * (32.0 + static_cast<double>(input.values.numel()));
+  // A norm may exceed the largest number; a lower bound may then be cut off there, an upper one not.
+  return {std::min(std::ldexp(lower * (1 - slack), input.exponent), std::numeric_limits<double>::max()),
+          std::ldexp(upper * (1 + slack), input.exponent)};
+}
+
+}  // namespace tensorion

@@ -1,0 +1,114 @@
+#include "tensorion/fallback.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <map>
+#include <tuple>
+
+#include "tensorion/core/precision.h"
+
+namespace tensorion {
+namespace {
+
+// The fused kernels walk the memory of all their tensors in step and look at no strides. So all of them are
+// given the strides of the parameter, by copies where theirs differ, and copied back afterwards.
+class Aligned {
+ public:
+  // `reference`: dense, of the wanted strides.
+  void add(const at::Tensor& tensor, const at::Tensor& reference, bool written) {
+    if (tensor.is_non_overlapping_and_dense() && tensor.strides() == reference.strides() &&
+        tensor.scalar_type() == reference.scalar_type()) {
+      tensors_.push_back(tensor);
+      return;
+    }
+    tensors_.push_back(
+        at::empty_strided(reference.sizes(), reference.strides(), reference.options()).copy_(tensor));
+    if (written) copies_.emplace_back(tensor, tensors_.back());
+  }
+  at::TensorList list() const { return tensors_; }
+  void copy_back() const {
+    for (const auto& [original, copy] : copies_) original.copy_(copy);
+  }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
+};
+
+at::Tensor dense_reference(const at::Tensor& param) {
+  return param.is_non_overlapping_and_dense() ? param : at::empty_like(param, at::MemoryFormat::Contiguous);
+}
+
+// A kernel call takes tensors of one device and dtype.
+std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<size_t>> by_device_and_type(
+    at::TensorList params) {
+  std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<size_t>> groups;
+  for (size_t i = 0; i < params.size(); ++i) {
+    const auto device = params[i].device();
+    groups[{device.type(), device.index(), params[i].scalar_type()}].push_back(i);
+  }
+  return groups;
+}
+
+std::optional<at::Tensor> moved(const std::optional<at::Tensor>& scalar, const at::Tensor& param) {
+  return scalar ? std::optional(scalar->to(param.device())) : std::nullopt;
+}
+
+}  // namespace
+
+void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_avgs,
+                at::TensorList exp_avg_sqs, at::TensorList steps, const AdamWStepOptions& options) {
+  const NoAutocastGuard no_autocast;
+  const c10::NoGradGuard no_grad;
+  for (const auto& [key, indices] : by_device_and_type(params)) {
+    Aligned param, grad, exp_avg, exp_avg_sq;
+    std::vector<at::Tensor> step;
+    for (const size_t i : indices) {
+      const auto reference = dense_reference(params[i]);
+      param.add(params[i], reference, true);
+      grad.add(grads[i], reference, false);
+      exp_avg.add(exp_avgs[i], reference, true);
+      exp_avg_sq.add(exp_avg_sqs[i], reference, true);
+      step.push_back(steps[i]);
+    }
+    const auto found_inf = moved(options.found_inf, params[indices[0]]);
+    at::_foreach_add_(step, 1);
+    const auto run = [&](const auto& lr) {
+      at::_fused_adamw_(param.list(), grad.list(), exp_avg.list(), exp_avg_sq.list(), {}, step, lr,
+                        options.beta1, options.beta2, options.weight_decay, options.eps, /*amsgrad=*/false,
+                        options.maximize,
+                        /*grad_scale=*/std::nullopt, found_inf);
+    };
+    options.lr_tensor ? run(*options.lr_tensor) : run(options.lr);
+    if (found_inf) {
+      for (auto& count : step) count.sub_(found_inf->to(count.device()));
+    }
+    for (const auto* list : {&param, &exp_avg, &exp_avg_sq}) list->copy_back();
+  }
+}
+
+void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList momentum_buffers,
+              const SgdStepOptions& options) {
+  const NoAutocastGuard no_autocast;
+  const c10::NoGradGuard no_grad;
+  for (const auto& [key, indices] : by_device_and_type(params)) {
+    Aligned param, grad, buffer;
+    for (const size_t i : indices) {
+      const auto reference = dense_reference(params[i]);
+      param.add(params[i], reference, true);
+      grad.add(grads[i], reference, false);
+      if (options.momentum != 0) buffer.add(momentum_buffers[i], reference, true);
+    }
+    const auto found_inf = moved(options.found_inf, params[indices[0]]);
+    const auto run = [&](const auto& lr) {
+      at::_fused_sgd_(param.list(), grad.list(), buffer.list(), options.weight_decay, options.momentum, lr,
+                      /*dampening=*/0, /*nesterov=*/false, options.maximize, /*is_first_step=*/false,
+                      /*grad_scale=*/std::nullopt, found_inf);
+    };
+    options.lr_tensor ? run(*options.lr_tensor) : run(options.lr);
+    for (const auto* list : {&param, &buffer}) list->copy_back();
+  }
+}
+
+}  // namespace tensorion

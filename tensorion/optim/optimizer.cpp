@@ -1,0 +1,223 @@
+#include "tensorion/optimizer.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/optim/serialize.h>
+#include <torch/serialize/archive.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensorion/fallback.h"
+#include "tensorion/optim/parameters.h"
+
+namespace tensorion {
+namespace {
+
+using torch::optim::OptimizerParamGroup;
+
+std::string describe(size_t group, size_t index, const at::Tensor& param) {
+  return c10::str("parameter ", index, " of group ", group, ", shape ", param.sizes());
+}
+
+const TensorionOptions& options_of(const OptimizerParamGroup& group) {
+  return static_cast<const TensorionOptions&>(group.options());
+}
+
+// The options that the tensors of low order in a group get.
+TensorionOptions fallback_options(TensorionOptions options, const std::string& algorithm) {
+  options.algorithm(algorithm);
+  options.lr(options.fallback_lr().value_or(options.lr()));
+  options.weight_decay(options.fallback_weight_decay().value_or(options.weight_decay()));
+  if (options.algorithm() == "sgd") options.momentum(options.fallback_momentum());
+  return options;
+}
+
+// A group in up to two: by effective order, unless its options name the algorithm already.
+std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const TensorionOptions& defaults,
+                                       size_t number) {
+  TORCH_CHECK_VALUE(!group.params().empty(),
+                    "[tensorion.Tensorion] expected at least one parameter in group ", number, ", got none");
+  auto options = group.has_options() ? options_of(group) : defaults;
+  options.check();
+  std::vector<at::Tensor> high, low;
+  for (size_t i = 0; i < group.params().size(); ++i) {
+    const auto& param = group.params()[i];
+    const auto name = describe(number, i, param);
+    const bool is_high = options.algorithm().empty() ? effective_order(param.sizes()) >= options.min_order()
+                                                     : options.algorithm() == "tensorion";
+    TORCH_CHECK_VALUE(is_high || options.fallback() || !options.algorithm().empty(), "[tensorion.Tensorion] ",
+                      name, " has effective order ", effective_order(param.sizes()),
+                      ", below min_order = ", options.min_order(), ", and there is no fallback");
+    if (is_high) {
+      try {
+        // Where the balanced unfolding exists, "online" has one to choose.
+        options.unfolding().choose(param.sizes());
+      } catch (const c10::ValueError& error) {
+        TORCH_CHECK_VALUE(false, "[tensorion.Tensorion] unfolding ", options.unfolding().str(),
+                          " does not fit ", name, ": ", error.what_without_backtrace());
+      }
+    }
+    (is_high ? high : low).push_back(param);
+  }
+  if (!options.algorithm().empty()) return {param_group(group.params(), options)};
+  std::vector<OptimizerParamGroup> groups;
+  if (!high.empty()) groups.push_back(param_group(high, TensorionOptions(options).algorithm("tensorion")));
+  if (!low.empty())
+    groups.push_back(param_group(low, fallback_options(options, options.fallback().value_or(""))));
+  return groups;
+}
+
+void check_gradient(const at::Tensor& param, const std::string& name, const TensorionOptions& options) {
+  const auto& grad = param.grad();
+  TORCH_CHECK_VALUE(!param.is_inference() || c10::InferenceMode::is_enabled(), "[tensorion.Tensorion] ", name,
+                    " was made in inference mode, and can only be updated there");
+  TORCH_CHECK_VALUE(grad.layout() == at::kStrided, "[tensorion.Tensorion] expected a dense gradient, got ",
+                    grad.layout(), " for ", name);
+  TORCH_CHECK_VALUE(grad.sizes() == param.sizes() && grad.device() == param.device() &&
+                        grad.scalar_type() == param.scalar_type(),
+                    "[tensorion.Tensorion] expected a gradient like ", name, " (", param.scalar_type(),
+                    " on ", param.device(), "), got shape ", grad.sizes(), ", ", grad.scalar_type(), " on ",
+                    grad.device());
+  TORCH_CHECK_VALUE(options.nonfinite() != "error" || first_nonfinite({grad}) < 0,
+                    "[tensorion.Tensorion] the gradient of ", name, " is not finite; nothing was changed");
+}
+
+std::unique_ptr<TensorionParamState> fresh_state(const at::Tensor& param, const std::string& algorithm) {
+  // Tensors made in inference mode could never be updated outside of it.
+  const c10::InferenceMode ordinary_tensors(false);
+  const c10::NoGradGuard no_grad;
+  auto state = std::make_unique<TensorionParamState>();
+  if (algorithm == "adamw") {
+    state->step(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(param.device())));
+    state->exp_avg(at::zeros_like(param));
+    state->exp_avg_sq(at::zeros_like(param));
+  } else {
+    state->momentum_buffer(at::zeros_like(param));
+  }
+  return state;
+}
+
+// The parameters of one group that have a gradient, with their state.
+struct GroupTensors {
+  std::vector<at::Tensor> params, grads, momenta, exp_avgs, exp_avg_sqs, steps;
+};
+
+void run(const GroupTensors& tensors, const TensorionOptions& options,
+         const std::optional<at::Tensor>& found_inf) {
+  if (options.algorithm() == "tensorion") {
+    auto step_options = options.step_options();
+    step_options.found_inf = found_inf;
+    step(tensors.params, tensors.grads, tensors.momenta, step_options);
+  } else if (options.algorithm() == "adamw") {
+    const auto [beta1, beta2] = options.fallback_betas();
+    adamw_step(tensors.params, tensors.grads, tensors.exp_avgs, tensors.exp_avg_sqs, tensors.steps,
+               {options.lr(), beta1, beta2, options.fallback_eps(), options.weight_decay(),
+                options.maximize(), std::nullopt, found_inf});
+  } else {
+    sgd_step(tensors.params, tensors.grads, tensors.momenta,
+             {options.lr(), options.momentum(), options.weight_decay(), options.maximize(), std::nullopt,
+              found_inf});
+  }
+}
+
+}  // namespace
+
+Tensorion::Tensorion(const std::vector<OptimizerParamGroup>& groups, const TensorionOptions& defaults)
+    : Optimizer(std::vector<OptimizerParamGroup>{}, std::make_unique<TensorionOptions>(defaults)) {
+  defaults.check();
+  TORCH_CHECK_VALUE(!groups.empty(), "[tensorion.Tensorion] expected at least one param group, got none");
+  for (const auto& group : groups) add_param_group(group);
+}
+
+void Tensorion::add_param_group(const OptimizerParamGroup& group) {
+  std::vector<at::Tensor> params;
+  std::vector<std::string> names;
+  const auto collect = [&](const OptimizerParamGroup& source, size_t number, const std::string& prefix) {
+    for (size_t i = 0; i < source.params().size(); ++i) {
+      params.push_back(source.params()[i]);
+      names.push_back(prefix + describe(number, i, source.params()[i]));
+    }
+  };
+  collect(group, groups_given_, "");
+  for (size_t i = 0; i < params.size(); ++i) {
+    TORCH_CHECK_VALUE(!params[i].defined() || params[i].is_leaf(),
+                      "[tensorion.Tensorion] expected leaf tensors, got ", names[i],
+                      ", which is a non-leaf tensor: the result of a computation");
+  }
+  for (size_t g = 0; g < param_groups_.size(); ++g) collect(param_groups_[g], g, "the optimizer's ");
+  check_parameters(params, names);
+  const auto parts = split(group, static_cast<const TensorionOptions&>(*defaults_), groups_given_);
+  const auto count = param_groups_.size();
+  try {
+    for (const auto& part : parts) {
+      Optimizer::add_param_group(part);
+      // libtorch replaces the options of optimizers that are not its own by the defaults.
+      param_groups_.back().set_options(part.options().clone());
+    }
+  } catch (...) {
+    while (param_groups_.size() > count) param_groups_.pop_back();
+    throw;
+  }
+  ++groups_given_;
+}
+
+OptimizerParamGroup param_group(std::vector<at::Tensor> params, TensorionOptions options) {
+  return {std::move(params), std::make_unique<TensorionOptions>(std::move(options))};
+}
+
+at::Tensor Tensorion::step(LossClosure closure) {
+  at::Tensor loss;
+  if (closure) {
+    const at::AutoGradMode enable_grad(true);
+    loss = closure();
+  }
+  const c10::NoGradGuard no_grad;
+  // Everything is looked at before anything changes.
+  std::vector<at::Tensor> skippable;
+  for (size_t g = 0; g < param_groups_.size(); ++g) {
+    const auto& options = options_of(param_groups_[g]);
+    options.check_step();
+    TORCH_CHECK_VALUE(!options.algorithm().empty(), "[tensorion.Tensorion] param group ", g,
+                      " has no algorithm: add groups by Tensorion::add_param_group");
+    for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {
+      const auto& param = param_groups_[g].params()[i];
+      if (!param.grad().defined()) continue;
+      check_gradient(param, describe(g, i, param), options);
+      if (options.nonfinite() == "skip") skippable.push_back(param.grad());
+    }
+  }
+  std::optional<at::Tensor> found_inf;
+  if (!skippable.empty()) {
+    found_inf = any_nonfinite(skippable);
+    skipped_ = skipped_.defined() ? skipped_ + found_inf->to(skipped_.device()) : *found_inf;
+    if (found_inf->is_cpu()) {
+      if (found_inf->item<float>() != 0) return loss;
+      found_inf.reset();
+    }
+  }
+  for (auto& group : param_groups_) {
+    const auto& options = options_of(group);
+    GroupTensors tensors;
+    for (const auto& param : group.params()) {
+      if (!param.grad().defined()) continue;
+      auto& slot = state_[param.unsafeGetTensorImpl()];
+      if (!slot) slot = fresh_state(param, options.algorithm());
+      const auto& state = static_cast<const TensorionParamState&>(*slot);
+      tensors.params.push_back(param);
+      tensors.grads.push_back(param.grad());
+      tensors.momenta.push_back(state.momentum_buffer());
+      tensors.exp_avgs.push_back(state.exp_avg());
+      tensors.exp_avg_sqs.push_back(state.exp_avg_sq());
+      tensors.steps.push_back(state.step());
+    }
+    if (!tensors.params.empty()) run(tensors, options, found_inf);
+  }
+  return loss;
+}
+
+int64_t Tensorion::skipped_steps() const {
+  return skipped_.defined() ? static_cast<int64_t>(skipped_.item<float>()) : 0;
+}
+
+}  // namespace tensorion

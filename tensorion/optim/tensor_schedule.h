@@ -1,0 +1,73 @@
+// The order in which the tensors of a step are solved, and on how many threads.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <vector>
+
+#include "tensorion/core/parallel.h"
+#include "tensorion/lmo.h"
+
+namespace tensorion {
+
+// What the update of a tensor takes.
+struct UpdateCost {
+  int64_t unfolding;  // elements of the unfolded matrix
+  int64_t memory;     // scratch memory, in elements
+  double products;    // multiplications
+};
+
+inline UpdateCost estimate_cost(at::IntArrayRef shape, const UnfoldingStrategy& strategy) {
+  const auto unfolding = strategy.choose(shape);
+  const int64_t m = std::min(unfolding.rows(), unfolding.cols());
+  const int64_t n = std::max(unfolding.rows(), unfolding.cols());
+  // The unfolding, the Gram matrix and two inverses; online, two unfoldings with three factors each, and one
+  // more factor at a time.
+  const int64_t memory = strategy.is_online() ? 2 * m * n + 9 * m * m : m * n + 3 * m * m;
+  return {m * n, memory, static_cast<double>(m) * m * (n + m)};
+}
+
+// Scratch memory of a step in sizes of the largest unfolding: what that one needs by itself.
+inline int64_t scratch_budget_factor(const UnfoldingStrategy& strategy) {
+  return strategy.is_online() ? 11 : 5;
+}
+
+// Minimum scratch budget in elements (16 MiB in fp32); too small to matter.
+inline constexpr int64_t kMinScratchBudget = int64_t{1} << 22;
+
+// Calls update(i) for every tensor, the costliest first. Tensors so small that the budget allows one for each
+// thread are updated in parallel on one thread each; the others before them, one after the other on all
+// threads.
+template <typename Update>
+void for_each_tensor(at::TensorList tensors, const UnfoldingStrategy& strategy, Update update) {
+  std::vector<UpdateCost> costs;
+  int64_t budget = kMinScratchBudget;
+  for (const auto& tensor : tensors) {
+    costs.push_back(estimate_cost(tensor.sizes(), strategy));
+    budget = std::max(budget, scratch_budget_factor(strategy) * costs.back().unfolding);
+  }
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return costs[a].products > costs[b].products; });
+  const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
+  std::vector<size_t> small;
+  for (const size_t i : order) {
+    if (tensors[i].is_cpu() && threads > 1 && threads * costs[i].memory <= budget) {
+      small.push_back(i);
+    } else {
+      update(i);
+    }
+  }
+  std::atomic<size_t> next = 0;
+  const auto lanes = std::min<int64_t>(threads, static_cast<int64_t>(small.size()));
+  parallel_for_with_tls(0, lanes, 1, [&](int64_t, int64_t) {
+    for (size_t i = next++; i < small.size(); i = next++) update(small[i]);
+  });
+}
+
+}  // namespace tensorion

@@ -1,0 +1,123 @@
+#include "tensorion/polar/log_det_bounds.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "tensorion/core/parallel.h"
+#include "tensorion/core/precision.h"
+#include "tensorion/polar/rational_filter_tables.h"
+#include "tensorion/polar/symmetric.h"
+
+namespace tensorion {
+namespace {
+
+namespace tables = rational_filter_tables;
+using tables::LogDetCertificate;
+using tables::LogDetLevel;
+
+// The level with so many shifts or, if `next`, the one after it; null if there is none.
+const LogDetLevel* find_level(size_t shifts, bool next) {
+  const auto* const level =
+      std::find_if(std::begin(tables::kLogDetLevels), std::end(tables::kLogDetLevels),
+                   [&](const auto& level) { return next ? level.shifts > shifts : level.shifts == shifts; });
+  return level == std::end(tables::kLogDetLevels) ? nullptr : level;
+}
+
+double smallest_shift(size_t shifts) { return *std::min_element(tables::kShifts, tables::kShifts + shifts); }
+
+// The index of the filter's pole at this shift; the number of poles if there is none.
+size_t pole_index(double shift) {
+  return std::find(std::begin(tables::kPoles), std::end(tables::kPoles), shift) - std::begin(tables::kPoles);
+}
+
+}  // namespace
+
+LogDetBounds::LogDetBounds(const GramMatrix& gram, double trace_error)
+    : epsilon_(machine_epsilon(gram.matrix.scalar_type())),
+      moments_(gram.moments()),
+      bounds_{0, gram.nuclear_upper},
+      heuristic_bounds_(bounds_) {
+  heuristic_share_ = std::min(1.0, (1 + 2 * trace_error / gram.rounding) / std::sqrt(moments_.count));
+}
+
+double LogDetBounds::heuristic_error(const GramMatrix& gram) const {
+  return heuristic_share_ * gram.rounding / std::sqrt(moments_.count);
+}
+
+bool LogDetBounds::exhausted(const GramMatrix& gram) const {
+  const auto* const next = find_level(moments_.shifts.size(), /*next=*/true);
+  if (failed_ || !next) return true;
+  return !gram.inverse_growth(smallest_shift(next->shifts), heuristic_error(gram), min_eigenvalue_);
+}
+
+bool LogDetBounds::refine(const GramMatrix& gram, PoleFactors* kept) {
+  TORCH_INTERNAL_ASSERT(!exhausted(gram));
+  const size_t done = moments_.shifts.size();
+  const size_t goal = find_level(done, /*next=*/true)->shifts;
+  const auto wanted = std::span(tables::kShifts).subspan(done, goal - done);
+  const auto count = static_cast<int64_t>(wanted.size());
+  std::vector<std::optional<ShiftedFactor>> factors(count);
+  const auto factor = [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      factors[k] = gram.factor(wanted[k]);
+      const bool is_kept = kept && pole_index(wanted[k]) < std::size(tables::kPoles);
+      if (factors[k] && !is_kept) factors[k]->lower.reset();
+    }
+  };
+  // An odd one is left to all threads.
+  const int64_t paired = use_paired_threads(gram.matrix) ? count / 2 * 2 : 0;
+  parallel_for_with_tls(0, paired, 1, factor);
+  factor(paired, count);
+  for (int64_t k = 0; k < count; ++k) {
+    if (!factors[k]) {
+      failed_ = true;
+      moments_.shifts.resize(done);
+      return false;
+    }
+    moments_.shifts.push_back({.log_det = factors[k]->log_det});
+    if (factors[k]->lower.defined()) kept->insert({pole_index(wanted[k]), *factors[k]});
+  }
+  certify(gram);
+  return true;
+}
+
+void LogDetBounds::certify(const GramMatrix& gram) {
+  const auto& level = *find_level(moments_.shifts.size(), /*next=*/false);
+  const double m = moments_.count, root = std::sqrt(gram.lambda);
+  const double smallest = smallest_shift(level.shifts);
+  double inverse = m;
+  for (const auto& certificate : level.inverse) {
+    inverse = std::min(inverse, certificate.bound.evaluate(moments_) + certificate.weight * epsilon_ * m);
+  }
+  inverse = std::max(inverse, m * smallest / (1 + smallest));  // because no s is above 1
+  min_eigenvalue_ =
+      std::max(min_eigenvalue_, smallest / inverse - smallest);  // no term of the trace exceeds it
+  // Narrows bounds as far as errors of these norms allow.
+  const auto narrow = [&](NuclearBounds& bounds, double frobenius, double spectral) {
+    const auto growth = gram.inverse_growth(smallest, spectral, min_eigenvalue_);
+    if (!growth) return;
+    // || 1 / (2 sqrt(S + c I)) ||_F times what rounding adds to S; the inverse is that of the computed
+    // matrix.
+    const double slope = std::sqrt(*growth * inverse / smallest) / 2 * frobenius / gram.lambda;
+    const auto rounding_error = [&](const LogDetCertificate& certificate) {
+      return certificate.slope * slope + certificate.weight * epsilon_ * m * frobenius / gram.rounding;
+    };
+    for (size_t i = 0; i < level.upper.size(); ++i) {
+      const auto &below = level.lower[i], &above = level.upper[i];
+      bounds.lower = std::max(bounds.lower, root * (below.bound.evaluate(moments_) - rounding_error(below)));
+      bounds.upper = std::min(bounds.upper, root * (above.bound.evaluate(moments_) + rounding_error(above)));
+    }
+    // If bounds of several kinds nearly meet, rounding must not let them pass each other.
+    bounds.upper = std::max(bounds.lower, bounds.upper);
+  };
+  narrow(bounds_, gram.rounding, gram.spectral_rounding);
+  narrow(heuristic_bounds_, heuristic_share_ * gram.rounding, heuristic_error(gram));
+}
+
+}  // namespace tensorion

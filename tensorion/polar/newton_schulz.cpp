@@ -1,0 +1,79 @@
+#include "tensorion/polar/newton_schulz.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "tensorion/core/precision.h"
+#include "tensorion/core/scratch_arena.h"
+#include "tensorion/polar/symmetric.h"
+
+namespace tensorion {
+namespace {
+
+// Steps between restarts: two at first, where the factors are worst conditioned, then three.
+constexpr size_t kFirstRun = 2;
+constexpr size_t kRun = 3;
+
+// p = a I + b r + c r^2.
+at::Tensor polynomial(const at::Tensor& r, const std::array<double, 3>& row) {
+  auto p = commuting_product(r, r, row[2], row[1], r);
+  p.diagonal(0, -2, -1).add_(row[0]);
+  return p;
+}
+
+// Steps [first, last) in the Gram domain: the factor p_{last-1} ... p_first of x, for r = x x^T.
+at::Tensor gram_steps(at::Tensor r, const Coefficients& schedule, size_t first, size_t last) {
+  at::Tensor q;
+  for (size_t i = first; i < last; ++i) {
+    const auto p = polynomial(r, schedule[i]);
+    q = i == first ? p : commuting_product(q, p);
+    if (i + 1 < last) r = commuting_product(p, commuting_product(p, r));
+  }
+  return q;
+}
+
+at::Tensor product(const at::Tensor& q, const at::Tensor& x) {
+  if (x.dim() != 2) return at::matmul(q, x);
+  auto out = scratch(x.sizes(), x.options());
+  return at::mm_out(out, q, x);
+}
+
+at::Tensor zero_to_one(const at::Tensor& scale) { return at::where(scale > 0, scale, at::ones_like(scale)); }
+
+// ||x||_F^2 of each matrix, of shape (..., 1, 1), from r = x x^T.
+at::Tensor squared_norms(const at::Tensor& r) {
+  return r.diagonal(0, -2, -1).sum(-1, /*keepdim=*/true).unsqueeze(-1);
+}
+
+// Whether no squares left the range of the dtype, as those of very small or large entries do. Asked on the
+// CPU only, where that costs no synchronization.
+bool is_moderate(const at::Tensor& squared_norms) {
+  return ((squared_norms > 1 / kModerateSquares) & (squared_norms < kModerateSquares)).all().item<bool>();
+}
+
+}  // namespace
+
+at::Tensor newton_schulz(const at::Tensor& x, const Coefficients& schedule) {
+  auto y = x;
+  at::Tensor r;
+  if (x.is_cpu()) r = gram(y);
+  if (!r.defined() || !is_moderate(squared_norms(r))) {
+    y = x / zero_to_one(x.abs().amax({-2, -1}, true));
+    r = gram(y);
+  }
+  // y / ||y||_F is never formed: the first factor takes the norm along.
+  const auto squares = zero_to_one(squared_norms(r));
+  r = r / squares;
+  // Five plain steps cost 15 m^2 n + 5 m^3 in symmetric products, five in the Gram domain 6 m^2 n + 14 m^3.
+  const bool wide = 2 * x.size(-1) > 3 * x.size(-2);
+  for (size_t first = 0, last = 0; first < schedule.size(); first = last) {
+    if (first > 0) r = gram(y);
+    last = std::min(schedule.size(), first + (!wide ? 1 : first == 0 ? kFirstRun : kRun));
+    const auto q = gram_steps(r, schedule, first, last);
+    y = product(first == 0 ? q.div_(squares.sqrt()) : q, y);
+  }
+  return y;
+}
+
+}  // namespace tensorion

@@ -1,0 +1,213 @@
+#include "tensorion/polar/nuclear_norm_estimator.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tensorion/core/mkl_single_thread_guard.h"
+#include "tensorion/core/precision.h"
+#include "tensorion/core/strided.h"
+#include "tensorion/polar/rational_filter.h"
+#include "tensorion/polar/svd_factor.h"
+#include "tensorion/polar/symmetric.h"
+
+namespace tensorion {
+namespace {
+
+// Filters before a matrix is solved in double precision instead.
+constexpr int kMaxPasses = 4;
+
+// a * 2^exponent, in two factors since one may leave the range of the dtype.
+at::Tensor scaled(const at::Tensor& a, int exponent) {
+  return (a * std::ldexp(1.0, exponent / 2)).mul_(std::ldexp(1.0, exponent - exponent / 2));
+}
+
+// The input in the dtype to compute in, with m <= n.
+at::Tensor wide(const at::Tensor& a) { return (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a)); }
+
+}  // namespace
+
+NuclearNormEstimator::NuclearNormEstimator(const at::Tensor& a) : input_(a) {
+  check_polar_input(a);
+  TORCH_CHECK_VALUE(a.dim() == 2, "[tensorion.polar] expected one matrix, got shape ", a.sizes());
+  if (a.numel() == 0) return;
+  a_ = wide(a);
+  gram_.emplace(a_);
+  // Squares of entries that are very small or very large leave the range of the dtype, and those of entries
+  // that are not finite show here: then, only, the entries are looked at.
+  if (!(gram_->trace > 1 / kModerateSquares && gram_->trace < kModerateSquares)) {
+    const double largest = largest_entry(a_);
+    if (largest == 0) {
+      a_.reset();
+      gram_.reset();
+      return;
+    }
+    exponent_ = std::ilogb(largest);  // by a power of two, so that scaling rounds nothing
+    a_ = scaled(a_, -exponent_);
+    gram_.emplace(a_);
+  }
+  bounds_ = heuristic_bounds_ = {0, gram_->nuclear_upper};
+}
+
+NuclearBounds NuclearNormEstimator::unscaled(const NuclearBounds& bounds) const {
+  return {std::ldexp(bounds.lower, exponent_), std::ldexp(bounds.upper, exponent_)};
+}
+
+// Where bounds of several kinds nearly meet, rounding must not let them pass each other.
+void NuclearNormEstimator::narrow(const NuclearBounds& bounds) {
+  bounds_.upper = std::max(bounds_.lower, std::min(bounds_.upper, bounds.upper));
+  bounds_.lower = std::clamp(bounds.lower, bounds_.lower, bounds_.upper);
+}
+
+bool NuclearNormEstimator::needs_eigenvalues() const {
+  return gram_ && log_det_bounds_ && log_det_bounds_->exhausted(*gram_);
+}
+
+bool NuclearNormEstimator::can_refine() const {
+  return gram_ && !exact_ && !(is_part_ && needs_eigenvalues());
+}
+
+bool NuclearNormEstimator::refine() {
+  if (!can_refine()) return false;
+  ++refinements_;
+  auto& gram = *gram_;
+  if (needs_eigenvalues()) {
+    compute_eigenvalues();
+    return true;
+  }
+  if (!log_det_bounds_) {
+    log_det_bounds_.emplace(gram, trace_error());
+    if (needs_eigenvalues()) return true;
+  }
+  if (log_det_bounds_->refine(gram, is_part_ ? nullptr : &factors_)) {
+    narrow(log_det_bounds_->bounds());
+    heuristic_bounds_ = log_det_bounds_->heuristic_bounds();
+  }
+  return true;
+}
+
+// How far the trace of the Gram matrix is from the sum of the squares.
+double NuclearNormEstimator::trace_error() {
+  if (!trace_error_) trace_error_ = std::abs(inner_product(a_, a_) - gram_->trace);
+  return *trace_error_;
+}
+
+NuclearNormEstimator NuclearNormEstimator::partial_trace(at::IntArrayRef sizes,
+                                                         const std::vector<bool>& kept) {
+  NuclearNormEstimator part;
+  part.is_part_ = true;
+  if (!gram_) return part;
+  part.exponent_ = exponent_;
+  part.gram_ = gram_->partial_trace(sizes, kept);
+  part.trace_error_ = trace_error();
+  part.bounds_ = part.heuristic_bounds_ = {0, part.gram_->nuclear_upper};
+  return part;
+}
+
+void NuclearNormEstimator::release() {
+  input_.reset();
+  a_.reset();
+  factors_.clear();
+  if (gram_) gram_->matrix.reset();
+  released_ = true;
+}
+
+void NuclearNormEstimator::restore(const at::Tensor& a) {
+  TORCH_INTERNAL_ASSERT(released_);
+  released_ = false;
+  input_ = a;
+  if (!gram_) return;
+  a_ = wide(a);
+  if (exponent_ != 0) a_ = scaled(a_, -exponent_);
+  gram_->matrix = lower_gram(a_);
+}
+
+// Replaces all bounds. An error of spectral norm d in the Gram matrix moves its eigenvalues by d at most, and
+// a singular value by no more than sqrt(d) or d over itself.
+void NuclearNormEstimator::compute_eigenvalues() {
+  exact_ = true;
+  auto& gram = *gram_;
+  gram.matrix.reset();  // The memory is needed here.
+  factors_.clear();
+  constexpr int64_t kSmall = 256;
+  const double epsilon = machine_epsilon(at::kDouble);
+  const auto sides = static_cast<double>(a_.size(0) + a_.size(1));
+  const MklSingleThreadGuard single_thread;
+  if (a_.size(0) <= kSmall) {
+    const double norm = at::linalg_svdvals(a_.to(at::kDouble)).sum().item<double>();
+    const double slack = sides * epsilon * norm;
+    bounds_ = heuristic_bounds_ = {norm - slack, norm + slack};
+    return;
+  }
+  const auto values = at::linalg_eigvalsh(gram_in_double(a_)).clamp_min_(0).sqrt_();
+  const double norm = values.sum().item<double>();
+  const auto around = [&](double error) -> NuclearBounds {
+    const double slack = (error / values).clamp_max_(std::sqrt(error)).sum().item<double>();
+    return {norm - slack, norm + slack};
+  };
+  bounds_ = around(sides * epsilon * gram.trace);
+  heuristic_bounds_ = around(4 * epsilon * gram.lambda);
+}
+
+// What single precision could not certify, since the Gram matrix squares the singular values.
+PolarFactor NuclearNormEstimator::factor_in_double() {
+  if (a_.scalar_type() == at::kDouble) return svd_factor(input_);
+  const auto input = input_;
+  release();
+  auto factor = NuclearNormEstimator(input.to(at::kDouble)).factor();
+  const double kept = 1 - machine_epsilon(at::kFloat);  // of the value, after rounding
+  return {factor.x.to(input.scalar_type()), kept * factor.value, factor.nuclear};
+}
+
+PolarFactor NuclearNormEstimator::factor() && {
+  if (!gram_) return {at::zeros_like(input_), 0, {}};
+  auto& gram = *gram_;
+  if (!gram.matrix.defined()) gram.matrix = lower_gram(a_);
+  auto filter = RationalFilter::solve(gram, std::move(factors_));
+  if (!filter) return factor_in_double();
+  if (!exact_) narrow(filter->nuclear_norm());
+  const auto good = [&] { return filter->value() >= kPolarQuality * bounds_.upper; };
+  // The smaller the poles, the larger the effect of rounding.
+  const auto limited = [&] {
+    return filter->value_rounding() + filter->upper_rounding() > (1 - kPolarQuality) * bounds_.upper;
+  };
+  while (!good() && !limited() && filter->refine(gram)) {
+    if (!exact_) narrow(filter->nuclear_norm());
+  }
+  if (!good() && limited()) {
+    filter.reset();
+    return factor_in_double();
+  }
+  double upper = bounds_.upper;
+  double value = filter->value();
+  const double rounding = filter->value_rounding();
+  if (!good()) filter->maximize_passband();
+  double cutoff = filter->cutoff();
+  double passband_min = filter->passband_min();
+  gram_.reset();  // The filter shares its memory, and gives it back.
+  auto x = std::move(*filter).apply(a_);
+  // Each further filter starts from X, whose small singular values have been lifted by a factor of a
+  // thousand.
+  for (int passes = 1; value < kPolarQuality * upper; ++passes) {
+    if (passes == kMaxPasses) return factor_in_double();
+    const auto fine = apply_fine_filter(x);
+    if (!fine) return factor_in_double();
+    x = fine->x;
+    const double product = inner_product(a_, x);
+    value = product - rounding;
+    cutoff *= fine->cutoff / passband_min;
+    passband_min = fine->passband_min;
+    // Singular values above the cutoff are in [passband_min, 1]; below it sigma (1 - f) <= cutoff /
+    // passband_min f (1 - f), and f (1 - f) <= (1 - f^2) / 2.
+    const double unresolved =
+        std::max(0.0, x.size(0) - std::pow(at::linalg_vector_norm(x).item<double>(), 2));
+    upper = std::min(upper, (product + rounding + cutoff * unresolved / 2) / passband_min);
+  }
+  if (input_.size(0) > input_.size(1)) x = x.mT();
+  return {x.to(input_.scalar_type()), std::ldexp(value, exponent_),
+          unscaled({std::max(bounds_.lower, value), upper})};
+}
+
+}  // namespace tensorion

@@ -1,0 +1,200 @@
+#include "tensorion/polar/rational_filter.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "tensorion/core/parallel.h"
+#include "tensorion/core/scratch_arena.h"
+#include "tensorion/polar/symmetric.h"
+
+namespace tensorion {
+namespace {
+
+namespace tables = rational_filter_tables;
+using tables::FilterCertificate;
+using tables::FilterLevel;
+using tables::FilterWeights;
+using tables::Sensitivity;
+
+constexpr size_t kFirstPoles = 2;
+
+const FilterLevel& level(size_t poles) { return tables::kFilterLevels[poles - kFirstPoles]; }
+
+bool is_usable(const GramMatrix& gram) { return gram.lambda > 0 && std::isfinite(gram.lambda); }
+
+// The lower triangle of (matrix + c lambda I)^-1 and what it tells of the spectrum of matrix / lambda.
+struct ShiftedInverse {
+  at::Tensor lower;
+  ShiftMoments moments;
+};
+
+// `factor`: of the shifted matrix, if it is known. Nothing is returned if the factorization fails.
+std::optional<ShiftedInverse> invert(const GramMatrix& gram, double c, std::optional<ShiftedFactor> factor) {
+  if (!factor) factor = gram.factor(c);
+  if (!factor) return std::nullopt;
+  invert_factored_(factor->lower);
+  const auto inverse = lower_moments(factor->lower);
+  const double shift = gram.lambda * c;
+  return ShiftedInverse{factor->lower,
+                        {shift * inverse.trace, shift * shift * inverse.squares, factor->log_det}};
+}
+
+// The product of the symmetric q, given by its lower triangle, and a; laid out as a is.
+at::Tensor product(at::Tensor q, const at::Tensor& a) {
+  mirror_lower_(q);
+  auto x =
+      a.is_contiguous() ? scratch(a.sizes(), a.options()) : scratch({a.size(1), a.size(0)}, a.options()).mT();
+  at::mm_out(x, q, a);
+  return x;
+}
+
+}  // namespace
+
+RationalFilter::RationalFilter(const GramMatrix& gram, PoleFactors factors)
+    : s_(gram.matrix), lambda_(gram.lambda), factors_(std::move(factors)), moments_(gram.moments()) {}
+
+bool RationalFilter::add_inverses(const GramMatrix& gram, size_t count) {
+  const size_t first = inverses_.size();
+  std::vector<std::optional<ShiftedFactor>> factors(count);
+  for (size_t k = 0; k < count; ++k) {
+    if (auto known = factors_.extract(first + k)) factors[k] = std::move(known.mapped());
+  }
+  std::vector<std::optional<ShiftedInverse>> found(count);
+  const auto end = static_cast<int64_t>(count);
+  parallel_for_with_tls(0, end, use_paired_threads(s_) ? 1 : end, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      found[k] = invert(gram, tables::kPoles[first + k], std::move(factors[k]));
+    }
+  });
+  for (const auto& inverse : found) {
+    if (!inverse) return false;
+    moments_.shifts.push_back(inverse->moments);
+    inverses_.push_back(inverse->lower);
+  }
+  return true;
+}
+
+std::optional<RationalFilter> RationalFilter::solve(const GramMatrix& gram, PoleFactors factors) {
+  if (!is_usable(gram)) return std::nullopt;
+  RationalFilter filter(gram, std::move(factors));
+  if (!filter.add_inverses(gram, kFirstPoles)) return std::nullopt;
+  filter.certify(gram, kFirstPoles);
+  return filter;
+}
+
+bool RationalFilter::refine(const GramMatrix& gram) {
+  const size_t done = inverses_.size();
+  const auto resolved = [&](size_t pole) {
+    return gram.inverse_growth(tables::kPoles[pole], gram.spectral_rounding, min_eigenvalue_).has_value();
+  };
+  if (done == tables::kMaxPoles || !resolved(done)) return false;
+  // Far from the target quality: add two poles at once.
+  const bool add_two =
+      done == 2 && use_paired_threads(s_) && value_ < 0.8 * bounds_.upper && resolved(done + 1);
+  if (!add_inverses(gram, add_two ? 2 : 1) && inverses_.size() == done) return false;
+  for (size_t poles = done + 1; poles <= inverses_.size(); ++poles) certify(gram, poles);
+  return true;
+}
+
+void RationalFilter::certify(const GramMatrix& gram, size_t poles) {
+  const auto& tables = level(poles);
+  const double m = moments_.count, root = std::sqrt(lambda_);
+  const auto smallest = std::min_element(tables::kPoles, tables::kPoles + poles) - tables::kPoles;
+  const double c = tables::kPoles[smallest];
+  const auto& inverse = moments_.shifts[smallest];
+  min_eigenvalue_ = std::max(min_eigenvalue_, c / inverse.inverse - c);  // no term of the trace exceeds it
+  const auto growth = gram.inverse_growth(c, gram.spectral_rounding, min_eigenvalue_);
+  if (!growth) return;
+  // The moments are those of the computed matrix; on the way to the true one they grow by so much at most.
+  const double u = *growth * inverse.inverse, u2 = *growth * *growth * inverse.inverse_squared;
+  const double tail_norm = std::sqrt(std::max(0.0, m - 2 * inverse.inverse + inverse.inverse_squared)) +
+                           *growth * *growth * gram.rounding / (c * lambda_);
+  // How far rounding may move a trace of g(S): see scripts/make_rational_filter_tables.py.
+  const auto rounding_error = [&](const Sensitivity& k) {
+    return gram.rounding / lambda_ *
+           std::min(std::sqrt(k.inverse * u + k.inverse_squared * u2), k.at_zero + k.tail * tail_norm);
+  };
+  for (size_t i = 0; i < tables.upper.size(); ++i) {
+    const auto &below = tables.lower[i], &above = tables.upper[i];
+    bounds_.lower =
+        std::max(bounds_.lower, root * (below.bound.evaluate(moments_) - rounding_error(below.sensitivity)));
+    const double upper = root * (above.bound.evaluate(moments_) + rounding_error(above.sensitivity));
+    if (upper >= bounds_.upper) continue;
+    bounds_.upper = upper;
+    upper_rounding_ = root * rounding_error(above.sensitivity);
+  }
+  if (gram.nuclear_upper < bounds_.upper) {
+    bounds_.upper = gram.nuclear_upper;
+    upper_rounding_ = gram.upper_rounding;
+  }
+  for (const auto& filter : tables.filters) {
+    double value = filter.alpha * moments_.trace + filter.gamma * moments_.squares;
+    for (size_t j = 0; j < poles; ++j) {
+      value += filter.beta[j] * (m - moments_.shifts[j].inverse);  // the trace of S (S + c I)^-1
+    }
+    const double rounding = rounding_error(filter.sensitivity);
+    if (root * (value - rounding) <= value_) continue;  // also that of fewer poles
+    weights_ = &filter;
+    weighted_poles_ = poles;
+    value_ = root * (value - rounding);
+    value_rounding_ = root * rounding;
+  }
+}
+
+double RationalFilter::cutoff() const { return level(weighted_poles_).cutoff * std::sqrt(lambda_); }
+
+void RationalFilter::maximize_passband() {
+  weighted_poles_ = inverses_.size();
+  const auto& filters = level(weighted_poles_).filters;
+  weights_ = std::max_element(filters.begin(), filters.end(),
+                              [](const auto& a, const auto& b) { return a.passband_min < b.passband_min; });
+}
+
+at::Tensor RationalFilter::apply(const at::Tensor& a) && {
+  const double root = std::sqrt(lambda_);
+  inverses_.resize(weighted_poles_);
+  std::vector<double> scales;
+  for (size_t j = 0; j < weighted_poles_; ++j) scales.push_back(root * weights_->beta[j]);
+  auto matrices = std::move(inverses_);
+  matrices.push_back(std::move(s_));
+  scales.push_back(weights_->gamma / (lambda_ * root));
+  auto q = combine_lower(matrices, scales);
+  matrices.clear();  // The memory is needed for the product.
+  q.diagonal().add_(weights_->alpha / root);
+  return product(std::move(q), a);
+}
+
+std::optional<FineFilterResult> apply_fine_filter(const at::Tensor& a) {
+  const GramMatrix gram(a);
+  if (!is_usable(gram)) return std::nullopt;
+  const double root = std::sqrt(gram.lambda);
+  // The inverses are too many to be kept: they are added up as they come, in pairs if there are two threads.
+  const std::span<const double> poles(tables::kFinePoles);
+  const size_t group = use_paired_threads(gram.matrix) ? 2 : 1;
+  at::Tensor q;
+  for (size_t done = 0; done < poles.size(); done += group) {
+    std::vector<std::optional<ShiftedInverse>> found(group);
+    parallel_for_with_tls(0, static_cast<int64_t>(group), 1, [&](int64_t begin, int64_t end) {
+      for (int64_t k = begin; k < end; ++k) found[k] = invert(gram, poles[done + k], std::nullopt);
+    });
+    std::vector<at::Tensor> matrices;
+    std::vector<double> scales;
+    for (size_t k = 0; k < group; ++k) {
+      if (!found[k]) return std::nullopt;
+      matrices.push_back(found[k]->lower);
+      scales.push_back(root * tables::kFineBeta[done + k]);
+    }
+    if (q.defined()) {
+      matrices.push_back(q);
+      scales.push_back(1);
+    }
+    q = combine_lower(matrices, scales);
+  }
+  q.diagonal().add_(tables::kFineAlpha / root);
+  return FineFilterResult{product(std::move(q), a), tables::kFineCutoff * root, tables::kFinePassbandMin};
+}
+
+}  // namespace tensorion

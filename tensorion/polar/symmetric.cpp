@@ -1,0 +1,317 @@
+#include "tensorion/polar/symmetric.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+
+#include "tensorion/core/parallel.h"
+#include "tensorion/core/scratch_arena.h"
+
+// The LAPACK that libtorch itself was linked with, where it is visible. ATen's own Cholesky functions copy
+// and transpose around the same routines, which doubles their cost; they remain the way on other devices.
+extern "C" {
+void spotrf_(const char*, const int*, float*, const int*, int*) __attribute__((weak));
+void dpotrf_(const char*, const int*, double*, const int*, int*) __attribute__((weak));
+void spotri_(const char*, const int*, float*, const int*, int*) __attribute__((weak));
+void dpotri_(const char*, const int*, double*, const int*, int*) __attribute__((weak));
+}
+
+namespace tensorion {
+namespace {
+
+bool is_raw(const at::Tensor& w) {
+  return w.is_cpu() && w.is_contiguous() && (w.scalar_type() == at::kFloat || w.scalar_type() == at::kDouble);
+}
+
+// Copies the columns [first, last) of the lower triangle of the m x m matrix w to its upper one.
+template <typename T>
+void mirror_columns(T* w, int64_t m, int64_t first, int64_t last) {
+  // By way of a buffer, since rows of a power of two apart share few cache lines.
+  constexpr int64_t kTile = 32;
+  T buffer[kTile][kTile];
+  for (int64_t left = first; left < last; left += kTile) {
+    const int64_t cols = std::min(last - left, kTile);
+    for (int64_t top = left; top < m; top += kTile) {
+      const int64_t rows = std::min(m - top, kTile);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < cols; ++j) buffer[j][i] = w[(top + i) * m + left + j];
+      }
+      for (int64_t j = 0; j < cols; ++j) {
+        // On the diagonal, what is above it.
+        const int64_t from = left == top ? j + 1 : 0;
+        for (int64_t i = from; i < rows; ++i) w[(left + j) * m + top + i] = buffer[j][i];
+      }
+    }
+  }
+}
+
+// Terms of a sum that single precision adds up; longer sums are split.
+constexpr int64_t kLongestSum = 1 << 14;
+
+// `w`: is_raw.
+void mirror_columns(const at::Tensor& w, int64_t first, int64_t last) {
+  if (w.scalar_type() == at::kFloat) {
+    mirror_columns(w.data_ptr<float>(), w.size(0), first, last);
+  } else {
+    mirror_columns(w.data_ptr<double>(), w.size(0), first, last);
+  }
+}
+
+// Calls work(first, last) for all panels of columns, on so many threads; the tallest come first.
+template <typename Work>
+void for_each_panel(int64_t m, int64_t width, int64_t threads, const Work& work) {
+  std::atomic<int64_t> next = 0;
+  parallel_for_with_tls(0, threads, 1, [&](int64_t, int64_t) {
+    for (int64_t first = next.fetch_add(width); first < m; first = next.fetch_add(width)) {
+      work(first, std::min(m, first + width));
+    }
+  });
+}
+
+// How many columns of a product of m rows are computed together: the fewer, the less is computed above the
+// diagonal, the more, the faster a product of this width is.
+int64_t panel_width(const at::Tensor& left) {
+  const int64_t m = left.size(0);
+  if (!left.is_cpu()) return 1024;
+  return m > 128 && m < 1024 ? 96 : 128;
+}
+
+// out <- alpha left right + beta c by panels of columns from the diagonal down; what is above the diagonal is
+// copied there if so asked.
+void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, double alpha,
+                   double beta, const at::Tensor& c, bool mirrored) {
+  const int64_t m = left.size(0);
+  // Threads that work on a panel each do not wait for one another.
+  const int64_t threads = use_paired_threads(left) ? at::get_num_threads() : 1;
+  for_each_panel(m, panel_width(left), threads, [&](int64_t first, int64_t last) {
+    const auto part = [&](const at::Tensor& x) {
+      return x.narrow(0, first, m - first).narrow(1, first, last - first);
+    };
+    auto target = part(out);
+    const auto l = left.narrow(0, first, m - first), r = right.narrow(1, first, last - first);
+    if (beta == 0 && alpha == 1) {
+      at::mm_out(target, l, r);
+    } else {
+      at::addmm_out(target, c.defined() ? part(c) : target, l, r, beta, alpha);
+    }
+    if (mirrored) mirror_columns(out, first, last);  // still in the cache
+  });
+}
+
+at::Tensor lower_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
+                         const at::Tensor& c, bool mirrored) {
+  auto out = scratch({left.size(0), left.size(0)}, left.options());
+  const bool at_once = mirrored && is_raw(out);
+  lower_product(out, left, right, alpha, beta, c, at_once);
+  if (mirrored && !at_once) mirror_lower_(out);
+  return out;
+}
+
+at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
+                             const at::Tensor& c) {
+  if (left.dim() == 2) return lower_product(left, right, alpha, beta, c, /*mirrored=*/true);
+  auto out = at::matmul(left, right);
+  if (alpha != 1) out.mul_(alpha);
+  if (beta != 0) out.add_(c, beta);
+  return out;
+}
+
+// The sum of product(piece) over pieces of the columns of a, (..., m, n). Sums of more terms than a piece has
+// are added in double precision: in single precision those of ten million squares are off by a percent.
+template <typename Product>
+at::Tensor sum_over_columns(const at::Tensor& a, const Product& product) {
+  const int64_t n = a.size(-1);
+  if (n <= kLongestSum || !a.is_cpu() || a.scalar_type() == at::kDouble) return product(a);
+  at::Tensor total;
+  for (int64_t first = 0; first < n; first += kLongestSum) {
+    const auto part = product(a.narrow(-1, first, std::min(kLongestSum, n - first)));
+    if (!total.defined()) total = scratch(part.sizes(), part.options().dtype(at::kDouble)).zero_();
+    total.add_(part);
+  }
+  return scratch(total.sizes(), a.options()).copy_(total);
+}
+
+// Calls work(chunk, first row, last row) for ranges of rows of equal area under the diagonal, on all threads.
+constexpr int64_t kChunks = 16;
+template <typename Work>
+void for_each_chunk(int64_t m, const Work& work) {
+  const auto boundary = [m](int64_t chunk) {
+    return static_cast<int64_t>(std::llround(m * std::sqrt(static_cast<double>(chunk) / kChunks)));
+  };
+  at::parallel_for(0, kChunks, m < 256 ? kChunks : 1, [&](int64_t begin, int64_t end) {
+    for (int64_t chunk = begin; chunk < end; ++chunk) work(chunk, boundary(chunk), boundary(chunk + 1));
+  });
+}
+
+template <typename T>
+Moments moments_of(const T* w, int64_t m) {
+  // Summed in order: the result does not depend on the threads.
+  std::array<Moments, kChunks> partial;
+  for_each_chunk(m, [&](int64_t chunk, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const T* row = w + i * m;
+      double squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (int64_t j = 0; j <= i; ++j) squares += static_cast<double>(row[j]) * row[j];
+      const double diagonal = row[i];
+      partial[chunk].trace += diagonal;
+      partial[chunk].squares += 2 * squares - diagonal * diagonal;
+    }
+  });
+  Moments moments;
+  for (const auto& part : partial) {
+    moments.trace += part.trace;
+    moments.squares += part.squares;
+  }
+  return moments;
+}
+
+template <typename T>
+void copy_lower(const at::Tensor& from, const at::Tensor& to) {
+  const int64_t m = from.size(0);
+  const T* const source = from.const_data_ptr<T>();
+  T* const target = to.data_ptr<T>();
+  for_each_chunk(m, [&](int64_t, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) std::copy_n(source + i * m, i + 1, target + i * m);
+  });
+}
+
+template <typename T>
+void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales) {
+  const int64_t m = matrices[0].size(0);
+  std::vector<T*> data;
+  for (const auto& matrix : matrices) data.push_back(matrix.data_ptr<T>());
+  for_each_chunk(m, [&](int64_t, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      T* row = data[0] + i * m;
+      for (size_t k = 0; k < data.size(); ++k) {
+        const T* other = data[k] + i * m;
+        const T scale = static_cast<T>(scales[k]), keep = k > 0 ? 1 : 0;
+#pragma omp simd
+        for (int64_t j = 0; j <= i; ++j) row[j] = keep * row[j] + scale * other[j];
+      }
+    }
+  });
+}
+
+// The LAPACK functions potrf and potri have the same arguments. Returns whether it succeeds.
+template <typename T>
+bool in_place(void (*lapack)(const char*, const int*, T*, const int*, int*), at::Tensor& w) {
+  const int m = static_cast<int>(w.size(0));
+  int info = 0;
+  lapack("U", &m, w.data_ptr<T>(), &m, &info);  // column-major upper is row-major lower
+  return info == 0;
+}
+
+}  // namespace
+
+bool use_paired_threads(const at::Tensor& w) {
+  const int threads = at::get_num_threads();
+  return w.is_cpu() && w.size(0) >= 128 && threads >= 2 && threads < 4 && !at::in_parallel_region();
+}
+
+at::Tensor gram(const at::Tensor& a) {
+  return sum_over_columns(a, [](const at::Tensor& x) { return symmetric_product(x, x.mT(), 1, 0, {}); });
+}
+
+at::Tensor lower_gram(const at::Tensor& a) {
+  return sum_over_columns(
+      a, [](const at::Tensor& x) { return lower_product(x, x.mT(), 1, 0, {}, /*mirrored=*/false); });
+}
+
+at::Tensor gram_in_double(const at::Tensor& a) {
+  const auto options = a.options().dtype(at::kDouble);
+  const int64_t n = a.size(1), width = std::min<int64_t>(n, 1 << 10);
+  auto sum = scratch({a.size(0), a.size(0)}, options).zero_();
+  const auto buffer = scratch({a.size(0), width}, options);
+  for (int64_t first = 0; first < n; first += width) {
+    const int64_t count = std::min(width, n - first);
+    const auto piece = buffer.narrow(1, 0, count).copy_(a.narrow(1, first, count));
+    sum.addmm_(piece, piece.mT());
+  }
+  return sum;
+}
+
+at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha, double beta,
+                             const at::Tensor& c) {
+  return symmetric_product(a, b, alpha, beta, c);
+}
+
+at::Tensor copy_lower(const at::Tensor& w) {
+  auto copy = scratch(w.sizes(), w.options());
+  if (!is_raw(w)) return copy.copy_(w);
+  if (w.scalar_type() == at::kFloat) {
+    copy_lower<float>(w, copy);
+  } else {
+    copy_lower<double>(w, copy);
+  }
+  return copy;
+}
+
+void mirror_lower_(at::Tensor& w) {
+  if (is_raw(w)) {
+    constexpr int64_t kWidth = 64;
+    const int64_t threads = w.size(0) < 256 ? 1 : at::get_num_threads();
+    for_each_panel(w.size(0), kWidth, threads,
+                   [&](int64_t first, int64_t last) { mirror_columns(w, first, last); });
+  } else {
+    const auto lower = w.tril();
+    w.copy_(lower + lower.tril(-1).mT());
+  }
+}
+
+std::optional<double> factor_positive_(at::Tensor& w) {
+  const bool raw = w.is_cpu() && w.is_contiguous();
+  if (raw && w.scalar_type() == at::kFloat && spotrf_) {
+    if (!in_place(spotrf_, w)) return std::nullopt;
+  } else if (raw && w.scalar_type() == at::kDouble && dpotrf_) {
+    if (!in_place(dpotrf_, w)) return std::nullopt;
+  } else {
+    const auto [lower, info] = at::linalg_cholesky_ex(w);
+    if (info.item<int>() != 0) return std::nullopt;
+    w.copy_(lower);
+  }
+  const auto diagonal = scratch({w.size(0)}, w.options().dtype(at::kDouble)).copy_(w.diagonal());
+  const double log_det = 2 * diagonal.log_().sum().item<double>();
+  return std::isfinite(log_det) ? std::optional(log_det) : std::nullopt;
+}
+
+void invert_factored_(at::Tensor& w) {
+  const bool raw = w.is_cpu() && w.is_contiguous();
+  bool inverted = true;
+  if (raw && w.scalar_type() == at::kFloat && spotri_) {
+    inverted = in_place(spotri_, w);
+  } else if (raw && w.scalar_type() == at::kDouble && dpotri_) {
+    inverted = in_place(dpotri_, w);
+  } else {
+    w.copy_(at::cholesky_inverse(w));
+  }
+  TORCH_INTERNAL_ASSERT(inverted, "the factor has a zero on its diagonal");
+}
+
+Moments lower_moments(const at::Tensor& w) {
+  if (w.is_cpu() && w.scalar_type() == at::kFloat) return moments_of(w.const_data_ptr<float>(), w.size(0));
+  if (w.is_cpu() && w.scalar_type() == at::kDouble) return moments_of(w.const_data_ptr<double>(), w.size(0));
+  const auto lower = w.tril();
+  const auto diagonal = lower.diagonal().to(at::kDouble);
+  return {diagonal.sum().item<double>(),
+          2 * lower.to(at::kDouble).square().sum().item<double>() - diagonal.square().sum().item<double>()};
+}
+
+at::Tensor combine_lower(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales) {
+  auto sum = matrices[0];
+  if (sum.is_cpu() && sum.scalar_type() == at::kFloat) {
+    combine<float>(matrices, scales);
+  } else if (sum.is_cpu() && sum.scalar_type() == at::kDouble) {
+    combine<double>(matrices, scales);
+  } else {
+    sum.mul_(scales[0]);
+    for (size_t k = 1; k < matrices.size(); ++k) sum.add_(matrices[k], scales[k]);
+  }
+  return sum;
+}
+
+}  // namespace tensorion
