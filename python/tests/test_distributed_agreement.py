@@ -22,7 +22,7 @@ from support import assert_same, conv_net, copies, gaussian, set_gradients
 from torch import nn
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
-from tensorion import Tensorion
+from tensorion import Tensorion, _state
 
 
 def nonfinite(rank, world_size, policy):
@@ -121,6 +121,33 @@ def test_a_rank_that_refuses_a_step_stops_the_others(run):
             "RuntimeError: [tensorion.Tensorion] rank 1 could not make this step, and its error says why; nothing "
             "was changed"
         )
+
+
+def out_of_memory(rank, world_size):
+    params = tensors()
+    optimizer = optimizer_of(params, "plain", process_group=dist.group.WORLD)
+    set_gradients(params, 1)
+    before = copies(params)
+    missing_state = _state.missing
+
+    def failing(*arguments):
+        raise RuntimeError("not enough memory")
+
+    if rank == 1:
+        _state.missing = failing
+    error = raised(optimizer)
+    _state.missing = missing_state
+    assert_same(params, before)
+    assert not optimizer.state
+    optimizer.step()
+    return error
+
+
+def test_a_rank_without_memory_for_new_state_stops_the_others(run):
+    # It was allocated after the vote: the others waited.
+    errors = run(2, out_of_memory)
+    assert "rank 1 could not make this step" in errors[0]
+    assert errors[1] == "RuntimeError: not enough memory"
 
 
 def dying(rank, world_size, kind):

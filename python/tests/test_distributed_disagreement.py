@@ -308,6 +308,22 @@ def test_unequal_numbers_of_parameters(run):
         )
 
 
+def none_to_share(rank, world_size):
+    mesh = init_device_mesh("cpu", (2,))
+    named = {"sharded": distributed(gaussian((4, 3, 2), 0), mesh, Shard(0))}
+    if rank == 0:
+        named["plain"] = nn.Parameter(gaussian((4, 3, 2), 1))
+    optimizer = Tensorion(named.items(), process_group=dist.new_group([0, 1]))
+    set_any_gradients(named, 1)
+    return raised(optimizer)
+
+
+def test_a_rank_without_a_tensor_for_the_process_group(run):
+    # It did not take part in the vote.
+    for error in run(2, none_to_share):
+        assert "got 1 on rank 0 and 0 on rank 1" in error
+
+
 def interleaved(rank, world_size):
     """Two kinds of tensors on the same ranks, which come in another order on each."""
     mesh = init_device_mesh("cpu", (2,))
