@@ -1,8 +1,9 @@
-// QR, singular values and eigenvalues inside of a parallel region.
+// LAPACK inside of a parallel region.
 //
-// There MKL (2024.2) asks for threads that it is not given: it waits for them without end, or returns wrong
-// eigenvalues. While a MklSingleThreadGuard lives it works on the calling thread alone. Products and Cholesky
-// factors need none.
+// There MKL (2024.2) asks for threads that it is not given: QR waits for them without end, eigenvalues are
+// wrong, and inverses of Cholesky factors are rounded in another way on threads that were started under
+// another number of threads, so that results change from run to run. While a MklSingleThreadGuard lives, MKL works on
+// the calling thread alone. Products need none.
 #pragma once
 
 #ifdef _OPENMP

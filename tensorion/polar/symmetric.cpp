@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "tensorion/core/mkl_single_thread_guard.h"
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
 
@@ -200,6 +201,7 @@ void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>&
 // The LAPACK functions potrf and potri have the same arguments. Returns whether it succeeds.
 template <typename T>
 bool in_place(void (*lapack)(const char*, const int*, T*, const int*, int*), at::Tensor& w) {
+  const MklSingleThreadGuard single_thread;
   const int m = static_cast<int>(w.size(0));
   int info = 0;
   lapack("U", &m, w.data_ptr<T>(), &m, &info);  // column-major upper is row-major lower
