@@ -1,4 +1,4 @@
-// The program `tensorion`: one subcommand a job.
+// The program `tensorion`, one subcommand for each job.
 #include <c10/util/Exception.h>
 #include <torch/version.h>
 
@@ -7,13 +7,14 @@
 #include <CLI/Formatter.hpp>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <iostream>
-#include <stdexcept>
 
 #include "lab/commands/ablation.h"
 #include "lab/commands/compare.h"
 #include "lab/commands/inspect.h"
 #include "lab/commands/laplace.h"
+#include "lab/commands/report.h"
 #include "lab/commands/tightness.h"
 #include "lab/commands/train.h"
 #include "lab/training/interrupt.h"
@@ -30,11 +31,7 @@ int main(int argc, char** argv) {
   tensorion::lab::add_laplace(program);
   tensorion::lab::add_tightness(program);
   tensorion::lab::add_inspect(program);
-  program.add_subcommand("report", "Compare training runs: figures, one HTML page and a table")
-      ->allow_extras()
-      ->callback([] {
-        throw std::runtime_error("reports are made by the Python package's tensorion, not by this");
-      });
+  tensorion::lab::add_report(program);
 
   const auto fail = [&](const std::string& what) {
     // Errors of the library already name the function they come from.

@@ -1,6 +1,7 @@
 #include "lab/commands/inspect.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -23,12 +24,6 @@
 
 namespace tensorion::lab {
 namespace {
-
-std::string join(const std::vector<int64_t>& values, const std::string& separator) {
-  std::string text;
-  for (const int64_t value : values) text += (text.empty() ? "" : separator) + std::to_string(value);
-  return text;
-}
 
 struct NamedShape {
   std::string name;  // empty if only a shape was given
@@ -95,9 +90,9 @@ struct Inspected {
   NamedShape tensor;
   int64_t elements = 1;
   std::vector<Unfolding> unfoldings;
-  size_t balanced = 0;  // its index in `unfoldings`, where there are any
+  size_t balanced = 0;  // its index in `unfoldings`, if there are any
   double frobenius = 0;
-  std::vector<MatrixNorms> norms;  // as `unfoldings`, where there are values
+  std::vector<MatrixNorms> norms;  // of each of the `unfoldings`, if there are values
 };
 
 MatrixNorms matrix_norms(const at::Tensor& matrix) {
@@ -188,8 +183,8 @@ nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
 
 std::string short_number(double value) { return string_printf("%.3g", value); }
 
-// One block of rows for all tensors of a shape, in the order of their first one; for each tensor where there
-// are values, with the norms of its unfoldings.
+// Tensors of the same shape share a block of rows, which stands at the first of them. If there are values,
+// every tensor has a block of its own, with the norms of its unfoldings.
 void print_table(const std::vector<Inspected>& tensors) {
   const bool named =
       std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return !t.tensor.name.empty(); });
@@ -208,7 +203,7 @@ void print_table(const std::vector<Inspected>& tensors) {
     if (std::any_of(tensors.begin(), tensors.begin() + i, alike)) continue;
     const auto others = std::count_if(tensors.begin() + i + 1, tensors.end(), alike);
     TableRow first{entry.tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
-                   join(entry.tensor.shape, "x"), std::to_string(effective_order(entry.tensor.shape))};
+                   c10::Join("x", entry.tensor.shape), std::to_string(effective_order(entry.tensor.shape))};
     const auto add = [&](TableRow row, const MatrixNorms& norms, const std::string& remark) {
       row.insert(row.begin(), first.begin(), first.end());
       if (valued) row.insert(row.end(), {short_number(norms.nuclear), short_number(norms.spectral)});
@@ -218,7 +213,7 @@ void print_table(const std::vector<Inspected>& tensors) {
     if (all.empty()) add({"-", "-", "-", "-"}, tensor_norms(entry), "no unfolding");
     for (size_t j = 0; j < all.size(); ++j) {
       if (j == 1) first = {"", "", ""};
-      add({"{" + join(all[j].modes(), ",") + "}", std::to_string(all[j].rows()),
+      add({"{" + c10::Join(",", all[j].modes()) + "}", std::to_string(all[j].rows()),
            std::to_string(all[j].cols()), short_number(gflop(all[j]))},
           valued ? entry.norms[j] : MatrixNorms{}, j == entry.balanced ? "balanced" : "");
     }

@@ -9,11 +9,11 @@
 
 namespace tensorion::lab {
 
-// Whether the folder has a subfolder train.
+// True if the folder has a subfolder train.
 bool has_image_folder(const std::filesystem::path& folder);
 
-// Classes are the subfolders of train in sorted order, and must be the same in
-// val (taken first where both are there) or test.
+// Classes are the subfolders of train in sorted order. The subfolders of val, or of test if there is no val,
+// must be the same.
 RawSplits read_image_folder(const std::filesystem::path& folder);
 
 // The JPEG files in a folder, sorted by name: at least one, and nothing else.

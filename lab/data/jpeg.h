@@ -9,9 +9,8 @@
 
 namespace tensorion::lab {
 
-// Decodes one picture to RGB; grayscale and CMYK pictures are converted.
-// Corrupt or truncated bytes are a FileError that names `path`, also where
-// libjpeg would only warn and invent the missing pixels.
+// Decodes one image to RGB; grayscale and CMYK images are converted. Throws a FileError that names `path` if
+// the bytes are corrupt or truncated, also if libjpeg would only warn and invent the missing pixels.
 class JpegDecoder {
  public:
   // Reads the header. The bytes must outlive the decoder.

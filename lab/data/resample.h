@@ -1,5 +1,4 @@
-// Resizing by the triangle filter, widened where pictures shrink ("bilinear
-// with antialias" in torch and Pillow).
+// Resizing by the triangle filter, widened if images shrink ("bilinear with antialias" in torch and Pillow).
 #pragma once
 
 #include <functional>

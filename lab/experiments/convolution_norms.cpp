@@ -1,6 +1,7 @@
 #include "lab/experiments/convolution_norms.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <cmath>
@@ -71,12 +72,7 @@ ResultTable convolution_table(const std::vector<ConvolutionNorms>& norms, const 
       .rows = {},
       .alignment = "llrrrrr"};
   for (const auto& layer : norms) {
-    std::string shape;
-    for (const int64_t size : layer.shape) {
-      if (!shape.empty()) shape += 'x';
-      shape += std::to_string(size);
-    }
-    table.rows.push_back({layer.layer, shape, string_printf("%.4g", layer.spectral),
+    table.rows.push_back({layer.layer, c10::Join("x", layer.shape), string_printf("%.4g", layer.spectral),
                           string_printf("%.4g to %.4g", layer.relaxed_lower, layer.relaxed_upper),
                           string_printf("%.4g", layer.convolution),
                           string_printf("%.4g", layer.root * layer.spectral),

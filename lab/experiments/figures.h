@@ -1,12 +1,12 @@
-// Figures are drawn in Python, by `tensorion report`.
+// The figures of an experiment. `tensorion report`, which is written in Python, draws them.
 #pragma once
 
 #include <filesystem>
 
 namespace tensorion::lab {
 
-// Draws what the folder's results show into its subfolder `report` and says where, or says how to do so: the
-// program alone, without its Python package, cannot.
+// Draws the figures of the results in a folder into its subfolder `report` and prints where they are. If this
+// program was not started by its Python package, prints the command that draws them.
 void draw_figures(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

@@ -52,7 +52,7 @@ struct LaplaceRun {
   bool diverged = false;  // a value or gradient was not finite; the record ends before
   std::vector<LaplacePoint> points = {};
 
-  // Of the last point; infinite where it diverged.
+  // Of the last point; infinite if the run diverged.
   double final_error() const;
 };
 

@@ -15,18 +15,18 @@ namespace tensorion::lab {
 struct LaplaceRate {
   double lr = 0;
   int64_t diverged = 0;  // how many of its runs
-  // Means at the end; infinite where a run diverged.
+  // Means at the end; infinite if a run diverged.
   double error = 0;
   double residual = 0;
   double seconds_per_step = 0;
-  std::vector<LaplacePoint> points = {};  // means, step by step, where no run diverged
+  std::vector<LaplacePoint> points = {};  // means, step by step; empty if a run diverged
 };
 
 struct LaplaceSweep {
   std::string optimizer;
   std::vector<LaplaceRate> rates;
 
-  // The one of the smallest error; none where all diverged.
+  // The one with the smallest error; null if all diverged.
   const LaplaceRate* best() const;
 };
 

@@ -1,6 +1,7 @@
 #include "lab/experiments/tightness.h"
 
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 
 #include <algorithm>
 #include <cmath>
@@ -38,16 +39,9 @@ double share_of_other_sets(const std::vector<Tightness>& values) {
 }
 
 // Modes as in the paper, from 1: {1,3}.
-std::string paper_set(const Modes& modes) {
-  std::string text = "{";
-  for (const int64_t mode : modes) text += (text.size() == 1 ? "" : ",") + std::to_string(mode + 1);
-  return text += '}';
-}
-
-std::string shape_text(const std::vector<int64_t>& shape) {
-  std::string text;
-  for (const int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
-  return text;
+std::string paper_set(Modes modes) {
+  for (auto& mode : modes) ++mode;
+  return "{" + c10::Join(",", modes) + "}";
 }
 
 }  // namespace
@@ -159,7 +153,7 @@ ResultTable layer_table(const std::vector<Tightness>& values) {
           string_printf(" %.0f %%", 100 * static_cast<double>(count) / static_cast<double>(own.size()));
     }
     const auto gap = range(own, &Tightness::gap);
-    table.rows.push_back({layer, shape_text(own[0].shape), paper_set(own[0].balanced),
+    table.rows.push_back({layer, c10::Join("x", own[0].shape), paper_set(own[0].balanced),
                           string_printf("%.4f", gap.mean), string_printf("%.4f", gap.max),
                           string_printf("%.0f %%", 100 * share_of_other_sets(own)),
                           string_printf("%.4f", range(own, &Tightness::spectral).mean), winners});

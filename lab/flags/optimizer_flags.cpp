@@ -97,12 +97,6 @@ const OptimizerFlag kOptimizerFlags[] = {
      [](RunConfig& c, const std::string& v) { c.training.schedule.name = v; }},
 };
 
-std::string flag_name(const std::string& option) {
-  std::string name = "--" + option;
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
 bool applies(const std::string& optimizer, const std::string& option) {
   return option == "schedule" || has_option(optimizer, option);
 }

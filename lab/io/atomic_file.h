@@ -1,4 +1,4 @@
-// A file that is either written whole or not at all.
+// Writing files, whole or not at all. (file.h reads files.)
 #pragma once
 
 #include <cstddef>
@@ -28,11 +28,11 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// The file with this text, written whole.
+// Writes the text in place of the file, atomically.
 void write_file(const std::string& path, const std::string& text);
 
-// Adds the text to the end of the file, which is made where there is none. Where that fails, the file is as
-// before; where the program is killed meanwhile, a part of the text may be there.
+// Appends the text to the file, which is created if necessary. If that fails, the file is left as it was. If
+// the program is killed meanwhile, the file may end with a part of the text.
 void append_file(const std::string& path, const std::string& text);
 
 }  // namespace tensorion::lab

@@ -8,7 +8,7 @@
 namespace tensorion::lab {
 
 void Checksum::add(const void* data, size_t bytes) {
-  if (bytes == 0) return;  // zlib begins anew where there is no buffer
+  if (bytes == 0) return;  // without a buffer zlib would begin anew
   value_ = static_cast<uint32_t>(::crc32_z(value_, static_cast<const Bytef*>(data), bytes));
 }
 

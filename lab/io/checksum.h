@@ -24,7 +24,7 @@ class Checksum {
   uint32_t value_ = 0;
 };
 
-// Where the header, as write_safetensors writes it, has this checksum; npos where it has not.
+// The position of this checksum in a header that write_safetensors wrote; npos if it is not there.
 size_t find_checksum(const std::string& header, const std::string& checksum);
 
 }  // namespace tensorion::lab

@@ -33,7 +33,7 @@ struct ModelOptions {
 // vit_medium_patch16_gap_256, swin_{tiny,small,base}_patch4_window7_224.
 const std::vector<std::string>& model_names();
 
-// The height and width of the images that the model is made for; 0 where any will do.
+// The height and width of the images that the model is made for; 0 if it takes any size.
 int64_t model_image_size(const ModelOptions& options);
 
 // Fresh weights, in training mode.

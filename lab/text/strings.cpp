@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace tensorion::lab {
@@ -29,6 +30,11 @@ std::vector<std::string> split(const std::string& text, char separator) {
     }
   }
   return parts;
+}
+
+std::string flag_name(std::string option) {
+  std::replace(option.begin(), option.end(), '_', '-');
+  return "--" + option;
 }
 
 double to_number(const std::string& text, const std::string& what) {

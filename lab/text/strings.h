@@ -21,6 +21,9 @@ std::string string_printf(const char* pattern, Values... values) {
 // The parts between the separators: one more than there are of them.
 std::vector<std::string> split(const std::string& text, char separator);
 
+// The flag of an option: "--weight-decay" of "weight_decay".
+std::string flag_name(std::string option);
+
 // The whole text as a number; `what` names it in the error.
 double to_number(const std::string& text, const std::string& what);
 int64_t to_integer(const std::string& text, const std::string& what);

@@ -33,7 +33,7 @@ void Terminal::print(const std::string& line) {
 }
 
 void Terminal::erase() {
-  // Up to the first of them, and clear to the terminal's end.
+  // Moves up to the first of them and clears the rest of the screen.
   if (!shown_.empty()) std::fprintf(out_, "\x1b[%zuF\x1b[J", shown_.size());
 }
 

@@ -1,4 +1,4 @@
-// A block of lines at the end of a terminal's output that is drawn anew in place.
+// A terminal, on which a block of lines at the end of the output can be redrawn in place.
 #pragma once
 
 #include <cstdio>
@@ -10,18 +10,19 @@ namespace tensorion::lab {
 class Terminal {
  public:
   explicit Terminal(std::FILE* out);
-  // What is shown stays.
+  // The lines that are shown stay.
   ~Terminal();
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
+  // False if the output goes to a file or a pipe.
   bool is_tty() const { return is_tty_; }
   int width() const { return width_; }
   int height() const { return height_; }
 
-  // Puts the lines, cut to the terminal's width, in place of those shown before. For terminals only.
+  // Replaces the lines shown before by these, cut to the terminal's width. Only if is_tty().
   void show(const std::vector<std::string>& lines);
-  // A line that stays, above those shown.
+  // Prints a line that stays, above those shown.
   void print(const std::string& line);
 
  private:

@@ -41,7 +41,7 @@ std::string to_text(const TrainingState& state) {
 
 TrainingState from_text(const std::string& text) {
   const auto parsed = json::parse(text);
-  const auto& loss_sum = parsed.at("loss_sum");  // null where it is not finite
+  const auto& loss_sum = parsed.at("loss_sum");  // null if it is not finite
   TrainingState state{.epoch = integer_from_json(parsed.at("epoch")),
                       .batch = integer_from_json(parsed.at("batch")),
                       .loss_sum = loss_sum.is_null() ? NAN : loss_sum.get<double>(),
@@ -64,7 +64,7 @@ NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix)
 }
 
 // Torch lets a file say where in its table the generator is and, apart from that, how much of the table is
-// left: where the two do not fit, it would read beyond the table.
+// left: if the two do not fit, it would read beyond the table.
 void check_engine(const at::mt19937_data_pod& engine) {
   const auto next = static_cast<int64_t>(engine.next_), left = static_cast<int64_t>(engine.left_);
   const bool is_fresh = next == 0 && left == 1;

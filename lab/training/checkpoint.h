@@ -1,4 +1,4 @@
-// Checkpoints: all that a run needs to go on, bit for bit, in a file that is either whole or not there.
+// Checkpoints: everything that a run needs to go on, bit for bit, in a file that is written atomically.
 //
 //   FOLDER/checkpoint.safetensors           the newest
 //   FOLDER/checkpoint.previous.safetensors  the one before it
@@ -17,18 +17,18 @@
 
 namespace tensorion::lab {
 
-// Keeps the previous checkpoint. Where writing fails, the newest is that of before.
+// Keeps the previous checkpoint. If writing fails, the newest checkpoint stays what it was.
 void save_checkpoint(const std::filesystem::path& folder, Classifier& model,
                      torch::optim::Optimizer& optimizer, const TrainingState& state);
 
-// Puts back the newest checkpoint, or the previous where the newest is missing or damaged (`warn` is then
-// told why). None where there is no checkpoint. A checkpoint that does not fit the model or the optimizer is
-// an error, and both stay as they were.
+// Restores the newest checkpoint, or the previous one if the newest is missing or damaged (`warn` is then
+// told why). Returns nothing if there is no checkpoint. If a checkpoint does not fit the model or the
+// optimizer, throws and leaves both as they were.
 std::optional<TrainingState> load_checkpoint(const std::filesystem::path& folder, Classifier& model,
                                              torch::optim::Optimizer& optimizer,
                                              const std::function<void(const std::string&)>& warn);
 
-// Of a run that is over.
+// For a run that is over.
 void remove_checkpoints(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

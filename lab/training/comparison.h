@@ -13,14 +13,14 @@ namespace tensorion::lab {
 
 struct Statistic {
   int64_t count = 0;
-  double mean = 0;  // NaN of none
-  double std = 0;   // with count - 1 in the denominator; NaN of fewer than two
+  double mean = 0;  // NaN if there are no values
+  double std = 0;   // with count - 1 in the denominator; NaN if there are fewer than two values
 };
 Statistic statistic(const std::vector<double>& values);
-// "85.12 +- 0.30", or the mean alone where there is no deviation; "-" of none.
+// "85.12 +- 0.30", the mean alone for a single value, or "-" for none.
 std::string cell(const Statistic& statistic, int digits, double scale = 1);
 
-// The runs of one optimizer, or of those of one label.
+// The runs of one method: those with the same label, or without one, with the same optimizer.
 struct OptimizerComparison {
   std::string optimizer;
   int64_t runs = 0;

@@ -1,4 +1,4 @@
-// What is measured of a run, epoch by epoch and at the end.
+// The metrics of a run, of each epoch and in total.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +32,13 @@ struct RunIdentity {
 struct RunSummary {
   RunIdentity identity;
   bool diverged = false;
-  std::string reason = {};  // where it diverged: how
+  std::string reason = {};  // why it diverged, if it did
   std::vector<EpochMetrics> epochs = {};
   int64_t skipped_steps = 0;  // because of gradients that were not finite
   int64_t parameters = 0;
   int64_t threads = 0;
 
-  const EpochMetrics* final_epoch() const;  // none where there is no epoch
+  const EpochMetrics* final_epoch() const;  // null if there is no epoch
   const EpochMetrics* best_epoch() const;   // the first of those with the highest accuracy
   double seconds() const;                   // of all epochs
   double optimizer_seconds() const;
@@ -49,7 +49,7 @@ struct RunSummary {
 nlohmann::ordered_json to_json(const EpochMetrics& metrics);
 EpochMetrics epoch_metrics_from_json(const nlohmann::json& json);
 
-// A json::exception where it is another number or none.
+// Throws a json::exception if the value is not an integer.
 int64_t integer_from_json(const nlohmann::json& value);
 
 // One line of metrics.jsonl for each epoch.

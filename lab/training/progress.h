@@ -17,7 +17,7 @@ class Progress : public TrainingObserver {
   // Lines that a terminal shows above the live one, in place of a line for each epoch.
   using Table = std::function<std::vector<std::string>(const Trainer&)>;
 
-  // `label` begins every line where it is not empty. The terminal must outlive it.
+  // Every line begins with `label`. The terminal must outlive this object.
   Progress(Terminal& terminal, std::string label, Table table = nullptr);
 
   void after_step(const Trainer& trainer) override;

@@ -13,6 +13,7 @@
 #include "lab/io/file.h"
 #include "lab/io/json_file.h"
 #include "lab/models/state_dict.h"
+#include "lab/text/strings.h"
 #include "lab/training/checkpoint.h"
 
 namespace tensorion::lab {
@@ -49,11 +50,6 @@ ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
   return out;
 }
 
-std::string option_name(std::string key) {
-  std::replace(key.begin(), key.end(), '_', '-');
-  return "--" + key;
-}
-
 void check_may_begin(const fs::path& folder, bool may) {
   TORCH_CHECK_VALUE(may, "[tensorion.train] ", folder.string(),
                     " already has a run: --resume goes on with it, another folder (--out) begins anew");
@@ -67,7 +63,7 @@ void check_same(const fs::path& folder, const json& begun, const ordered_json& n
     const std::string was = before == begun.end() ? "nothing" : before->dump();
     const bool is_found = key == "train_samples" || key == "test_samples" || key == "classes";
     TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",
-                      is_found ? "other data: " + key : option_name(key), " ", was, ", got ", value.dump(),
+                      is_found ? "other data: " + key : flag_name(key), " ", was, ", got ", value.dump(),
                       ". Resume with the same, or begin anew in another folder (--out)");
   }
 }
@@ -134,7 +130,7 @@ class Recorder : public TrainingObserver {
   Classifier& model_;
   torch::optim::Optimizer& optimizer_;
   TrainingObserver& progress_;
-  std::string kept_;  // where the last checkpoint is
+  std::string kept_;  // the position of the last checkpoint
   Clock::time_point saved_at_ = Clock::now();
 };
 

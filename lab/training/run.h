@@ -4,7 +4,7 @@
 //   metrics.jsonl        an object for each epoch that is over
 //   checkpoint*          while it is not over
 //   weights.safetensors  at the end
-//   summary.json         at the end, or where it diverged
+//   summary.json         at the end, or when it diverged
 #pragma once
 
 #include <filesystem>
@@ -18,13 +18,14 @@ namespace tensorion::lab {
 
 struct RunOptions {
   std::filesystem::path folder;
-  // Go on with what the folder has (nothing: start); else a folder that has a run is an error.
+  // Go on with the folder's run, or start one if there is none. Otherwise a folder that has a run is an
+  // error.
   bool resume = false;
-  // Checkpoints are written at the end of each epoch and within it when so many seconds have passed.
+  // Seconds between the checkpoints within an epoch. There is one at the end of each epoch as well.
   double checkpoint_every = 300;
-  // Looked up after every step: true ends the run by a checkpoint and Interrupted.
+  // Called after every step: if true, the run saves a checkpoint and throws Interrupted.
   std::function<bool()> interrupted = [] { return false; };
-  // Told what went differently than usual.
+  // Called with a message if something unusual happened that does not stop the run.
   std::function<void(const std::string&)> warn = [](const std::string&) {};
 };
 
@@ -34,9 +35,9 @@ class Interrupted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Trains to the end and gives the summary: at once where the folder's run is over already. Resuming a run
-// that was begun with other options is an error that names the first that differs. A run that diverges has
-// a summary that says so, and keeps its last checkpoint.
+// Trains to the end and returns the summary. If the folder's run is over already, returns its summary at
+// once. It is an error to resume a run with other options than it was begun with; the error names the first
+// that differs. A run that diverges has a summary that says so, and keeps its last checkpoint.
 RunSummary run_training(const RunConfig& config, const DatasetSplits& data, const RunOptions& options,
                         TrainingObserver& progress);
 

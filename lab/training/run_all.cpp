@@ -43,7 +43,7 @@ class Runs {
     write_json(options_.folder / "summary.json", to_json(compare(done_), done_));
   }
 
-  // The live table, where the terminal has room for it.
+  // The live table, if the terminal has room for it.
   Progress::Table table() const {
     if (terminal_.height() < static_cast<int>(configs_.size()) + 3) return nullptr;
     return [this](const Trainer& trainer) { return lines(trainer.state().history); };

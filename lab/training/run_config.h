@@ -1,4 +1,4 @@
-// All that determines a run: the same configuration gives the same weights and metrics, bit for bit.
+// Everything that determines a run: the same configuration gives the same weights and metrics, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct RunConfig {
   std::string weights = {};   // a safetensors file to start from; empty: fresh weights
 
   std::string optimizer = "tensorion";
-  std::string label = {};  // what a comparison calls it, where it has several of one optimizer
+  std::string label = {};  // its name in a comparison, if that has several of one optimizer
   TensorionOptions optimizer_options = default_options("tensorion");
 
   TrainerOptions training = {};

@@ -33,7 +33,7 @@ class Schedule {
 
   // The learning rate of step 0, 1, ... as a multiple of the base learning rate.
   double lr(int64_t step) const;
-  // The momentum (AdamW: beta1) of the step, where the schedule says it.
+  // The momentum (AdamW: beta1) of the step, if the schedule sets it.
   std::optional<double> momentum(int64_t step) const;
 
  private:

@@ -83,7 +83,7 @@ class Trainer {
  private:
   void train_epoch(TrainingObserver& observer);
   void train_step(const Batch& batch);
-  // What is not finite after the backward pass, in words; empty where nothing is.
+  // Names what is not finite after the backward pass; empty if everything is finite.
   std::string nonfinite_part(double loss) const;
   void finish_epoch();
   int64_t step() const { return state_.epoch * batches() + state_.batch; }

@@ -1,5 +1,7 @@
 """`tensorion compare` on tiny data, through the real program."""
 
+import re
+
 import numpy as np
 import pytest
 import tiny_training
@@ -56,6 +58,17 @@ def test_compare(compared, tmp_path):
     again = run(*flags, "--out", out, "--resume")
     assert again.stdout == result.stdout
     assert again.stderr == ""
+
+
+def test_the_report_has_the_same_means_and_deviations(cifar10, tmp_path):
+    flags = tiny_training.flags(cifar10, epochs=1)
+    run("compare", *flags, "--optimizers", "sgd,tensorion", "--seeds", "0,1,2", "--out", tmp_path)
+    lines = run("report", tmp_path, "--dpi", "40").stdout.splitlines()
+    for entry in read_json(tmp_path / "summary.json")["optimizers"]:
+        accuracy, loss = entry["test_accuracy"], entry["test_loss"]
+        line = re.sub(r"± +", "± ", next(line for line in lines if line.startswith(entry["optimizer"])))
+        assert f"{100 * accuracy['mean']:.2f} ± {100 * accuracy['std']:.2f}" in line
+        assert f"{loss['mean']:.4f} ± {loss['std']:.4f}" in line
 
 
 def test_compare_goes_on_where_it_was_stopped(compared, tmp_path):

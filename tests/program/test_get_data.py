@@ -200,13 +200,14 @@ def test_complete_download_is_not_fetched_again(get_data, server, tmp_path):
     assert tree(tmp_path / "d") == {f"n/{name}": body for name, body in FLAT.items()}
 
 
-def test_missing_file_is_an_error_and_leaves_nothing(get_data, server, tmp_path):
-    sources = [("n", "a.gz", b"x", None)]
-    for url in ("http://127.0.0.1:9", f"http://127.0.0.1:{server.server_address[1]}/elsewhere"):
-        result = get_data(sources, "n", "d", environment=[("TENSORION_DATA_URL", url)])
-        assert result.returncode == 1
-        assert f"could not download {url}/a.gz" in result.stderr
-        assert not (tmp_path / "d").exists()
+@pytest.mark.parametrize("missing", ["server", "file"])
+def test_what_is_missing_is_an_error_and_leaves_nothing(get_data, server, tmp_path, missing):
+    place = "9" if missing == "server" else f"{server.server_address[1]}/elsewhere"
+    url = f"http://127.0.0.1:{place}"
+    result = get_data([("n", "a.gz", b"x", None)], "n", "d", environment=[("TENSORION_DATA_URL", url)])
+    assert result.returncode == 1
+    assert f"could not download {url}/a.gz" in result.stderr
+    assert not (tmp_path / "d").exists()
 
 
 def test_wrong_use_is_explained(get_data):

@@ -1,0 +1,17 @@
+#include "lab/commands/report.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <stdexcept>
+
+namespace tensorion::lab {
+
+void add_report(CLI::App& program) {
+  program.add_subcommand("report", "Compare training runs: figures, one HTML page and a table")
+      ->allow_extras()
+      ->callback([] {
+        throw std::runtime_error("reports are made by the Python package's tensorion, not by this");
+      });
+}
+
+}  // namespace tensorion::lab
