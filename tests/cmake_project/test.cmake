@@ -20,6 +20,20 @@ if(EXISTS ${WORK}/prefix/bin/tensorion)
   run(${WORK}/prefix/bin/tensorion --version)
 endif()
 
+# Only public headers are installed.
+file(GLOB_RECURSE installed RELATIVE ${WORK}/prefix/include/tensorion ${WORK}/prefix/include/tensorion/*)
+list(SORT installed)
+set(public coefficients.h fallback.h lmo.h norms.h optimizer.h polar.h scratch.h step.h unfolding.h)
+if(NOT installed STREQUAL public)
+  message(FATAL_ERROR "expected the public headers ${public} to be installed, got ${installed}")
+endif()
+file(WRITE ${WORK}/internal.cpp "#include <tensorion/polar/gram_matrix.h>\n")
+execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only -I${WORK}/prefix/include ${WORK}/internal.cpp
+  RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE message)
+if(result EQUAL 0 OR NOT message MATCHES "tensorion/polar/gram_matrix\\.h: No such file")
+  message(FATAL_ERROR "an internal header should not be found, got ${result}: ${message}")
+endif()
+
 # Another minor version of torch is refused.
 file(WRITE ${WORK}/torch/TorchConfig.cmake "")
 file(WRITE ${WORK}/torch/TorchConfigVersion.cmake
