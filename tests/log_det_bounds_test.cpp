@@ -139,7 +139,8 @@ TEST(LogDetBounds, LastOfAllComeTheEigenvalues) {
       EXPECT_TRUE(estimate.refine());
     }
     EXPECT_FALSE(estimate.refine());
-    const double tolerance = rounding(at::kDouble, 320) * testing::condition_number(a) * truth;
+    // The estimator allows for four epsilons in each eigenvalue.
+    const double tolerance = 4 * rounding(at::kDouble, 320) * testing::condition_number(a) * truth;
     EXPECT_NEAR(estimate.heuristic_bounds().lower, truth, tolerance);
     EXPECT_NEAR(estimate.heuristic_bounds().upper, truth, tolerance);
     EXPECT_LE(estimate.bounds().upper - estimate.bounds().lower, 1e-4 * truth);
@@ -153,7 +154,7 @@ TEST(LogDetBounds, LastOfAllComeTheEigenvalues) {
   while (estimate.refine()) ++levels;
   EXPECT_LT(levels, kLevels + 1);
   const double truth = at::linalg_svdvals(deficient.to(at::kDouble)).sum().item<double>();
-  EXPECT_NEAR(estimate.heuristic_bounds().upper, truth, of_eigenvalues(deficient));
+  EXPECT_NEAR(estimate.heuristic_bounds().upper, truth, 4 * of_eigenvalues(deficient));
 }
 
 // Factors kept for the pass, and none: the same answer.
