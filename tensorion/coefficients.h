@@ -13,6 +13,10 @@ using Coefficients = std::vector<std::array<double, 3>>;
 // A published set: "muon", "polar_express" or "cans".
 Coefficients named_coefficients(const std::string& name);
 
+// The rows one after the other, as operators take them and archives hold them, and back.
+std::vector<double> flatten(const Coefficients& rows);
+Coefficients unflatten(const std::vector<double>& values);
+
 // Far more steps than any input needs.
 inline constexpr int64_t kMaxSteps = 1000;
 

@@ -18,32 +18,46 @@
 
 namespace tensorion {
 
+// Every option, once: its type, name, default and range, then the member of StepOptions that takes it, if one
+// does. The setters and getters of TensorionOptions, the checks, the saved format and the arguments of the
+// Python package's operators all come from this table; python/tensorion/_options.py is its twin.
+#define TENSORION_OPTIONS(OPTION)                                                                    \
+  OPTION(double, lr, 1e-3, not_negative, lr)                                                         \
+  OPTION(double, momentum, 0.95, below_one, momentum)                                                \
+  OPTION(bool, nesterov, false, anything, nesterov)                                                  \
+  OPTION(double, weight_decay, 0.01, not_negative, weight_decay)                                     \
+  /* "balanced", "online" or Modes */                                                                \
+  OPTION(UnfoldingStrategy, unfolding, "balanced", anything, unfolding)                              \
+  /* PolarOptions checks these three */                                                              \
+  OPTION(std::string, polar, "auto", anything, polar.method)                                         \
+  OPTION(Coefficients, ns_coefficients, named_coefficients("muon"), anything, polar.ns_coefficients) \
+  OPTION(int64_t, ns_steps, 5, anything, polar.ns_steps)                                             \
+  /* the names that adjusted_scale knows */                                                          \
+  OPTION(std::string, adjust_lr_fn, "match_rms_adamw", anything, adjust_lr_fn)                       \
+  OPTION(int64_t, min_order, 3, at_least_one)                                                        \
+  /* nothing: a tensor of low order is an error */                                                   \
+  OPTION(std::optional<std::string>, fallback, "adamw", one_of("adamw", "sgd"))                      \
+  /* nothing: as lr */                                                                               \
+  OPTION(std::optional<double>, fallback_lr, std::nullopt, not_negative)                             \
+  /* nothing: as weight_decay */                                                                     \
+  OPTION(std::optional<double>, fallback_weight_decay, std::nullopt, not_negative)                   \
+  OPTION(Betas, fallback_betas, Betas(0.9, 0.999), below_one)                                        \
+  OPTION(double, fallback_eps, 1e-8, not_negative)                                                   \
+  OPTION(double, fallback_momentum, 0.9, below_one)                                                  \
+  /* what a gradient that is not finite does */                                                      \
+  OPTION(std::string, nonfinite, "error", one_of("error", "skip", "ignore"))                         \
+  OPTION(bool, maximize, false, anything, maximize)                                                  \
+  /* empty in options that the user makes, where the order of each tensor decides */                 \
+  OPTION(std::string, algorithm, "", one_of("", "tensorion", "adamw", "sgd"))
+
 struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<TensorionOptions> {
   using Betas = std::tuple<double, double>;
 
   TensorionOptions(double lr = 1e-3) : lr_(lr) {}  // NOLINT(google-explicit-constructor): as torch's options
-  TORCH_ARG(double, lr);
-  TORCH_ARG(double, momentum) = 0.95;
-  TORCH_ARG(bool, nesterov) = false;
-  TORCH_ARG(double, weight_decay) = 0.01;
-  TORCH_ARG(UnfoldingStrategy, unfolding) = "balanced";
-  TORCH_ARG(std::string, polar) = "auto";
-  TORCH_ARG(Coefficients, ns_coefficients) = named_coefficients("muon");
-  TORCH_ARG(int64_t, ns_steps) = 5;
-  TORCH_ARG(std::string, adjust_lr_fn) = "match_rms_adamw";
-  TORCH_ARG(int64_t, min_order) = 3;
-  TORCH_ARG(std::optional<std::string>,
-            fallback) = "adamw";                  // "sgd"; nothing: a tensor of low order is an error
-  TORCH_ARG(std::optional<double>, fallback_lr);  // nothing: as lr
-  TORCH_ARG(std::optional<double>, fallback_weight_decay);  // nothing: as weight_decay
-  TORCH_ARG(Betas, fallback_betas) = Betas(0.9, 0.999);
-  TORCH_ARG(double, fallback_eps) = 1e-8;
-  TORCH_ARG(double, fallback_momentum) = 0.9;
-  TORCH_ARG(std::string, nonfinite) = "error";  // "skip", "ignore"
-  TORCH_ARG(bool, maximize) = false;
-  // "tensorion", "adamw" or "sgd". Empty in options that the user makes, where the order of each tensor
-  // decides.
-  TORCH_ARG(std::string, algorithm);
+
+#define TENSORION_MEMBER(type, name, initial, ...) TORCH_ARG(type, name) = initial;
+  TENSORION_OPTIONS(TENSORION_MEMBER)
+#undef TENSORION_MEMBER
 
  public:
   // Throws if an option is out of range.

@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include "tensorion/optim/option_table.h"
 #include "tensorion/optimizer.h"
 #include "tests/optimizer_cases.h"
 
@@ -40,6 +41,64 @@ TEST(OptimizerState, ResumingIsExact) {
   train(second, resumed, 5, 10);
   for (size_t i = 0; i < whole.size(); ++i)
     EXPECT_TRUE(at::equal(resumed[i].detach(), whole[i].detach())) << i;
+}
+
+// The options as torch::save keeps them.
+torch::serialize::InputArchive archived(const TensorionOptions& options) {
+  torch::serialize::OutputArchive out;
+  options.serialize(out);
+  std::stringstream file;
+  out.save_to(file);
+  torch::serialize::InputArchive in;
+  in.load_from(file);
+  return in;
+}
+
+TEST(OptimizerState, SavedOptionsAreThoseOfTheTable) {
+  std::vector<std::string> names;
+  for (const auto& option : option_table()) names.emplace_back(option.name);
+  EXPECT_EQ(archived(TensorionOptions()).keys(), names);
+}
+
+TEST(OptimizerState, OptionsKeepTheirSavedForm) {
+  // Files of earlier versions hold these keys with values of these types, in every later version too.
+  const auto options = TensorionOptions(0.02)
+                           .nesterov(true)
+                           .unfolding(Modes{0, 2})
+                           .ns_coefficients({{1, 2, 3}, {4, 5, 6}})
+                           .fallback("sgd")
+                           .fallback_lr(0.5)
+                           .fallback_betas({0.8, 0.98})
+                           .algorithm("adamw");
+  auto archive = archived(options);
+  const auto saved = [&](const char* key) {
+    c10::IValue value;
+    EXPECT_TRUE(archive.try_read(key, value)) << key;
+    return value;
+  };
+  EXPECT_EQ(saved("lr").toDouble(), 0.02);
+  EXPECT_EQ(saved("momentum").toDouble(), 0.95);
+  EXPECT_EQ(saved("nesterov").toBool(), true);
+  EXPECT_EQ(saved("weight_decay").toDouble(), 0.01);
+  EXPECT_EQ(saved("unfolding").toStringRef(), "(0, 2)");
+  EXPECT_EQ(saved("polar").toStringRef(), "auto");
+  EXPECT_EQ(saved("ns_coefficients").toDoubleVector(), (std::vector<double>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(saved("ns_steps").toInt(), 5);
+  EXPECT_EQ(saved("adjust_lr_fn").toStringRef(), "match_rms_adamw");
+  EXPECT_EQ(saved("min_order").toInt(), 3);
+  EXPECT_EQ(saved("fallback").toStringRef(), "sgd");
+  EXPECT_EQ(saved("fallback_lr").toDouble(), 0.5);
+  EXPECT_TRUE(saved("fallback_weight_decay").isNone());
+  EXPECT_EQ((saved("fallback_betas").to<std::tuple<double, double>>()), std::make_tuple(0.8, 0.98));
+  EXPECT_EQ(saved("fallback_eps").toDouble(), 1e-8);
+  EXPECT_EQ(saved("fallback_momentum").toDouble(), 0.9);
+  EXPECT_EQ(saved("nonfinite").toStringRef(), "error");
+  EXPECT_EQ(saved("maximize").toBool(), false);
+  EXPECT_EQ(saved("algorithm").toStringRef(), "adamw");
+
+  TensorionOptions loaded;
+  loaded.serialize(archive);
+  for (const auto& option : option_table()) EXPECT_EQ(option.get(loaded), option.get(options)) << option.name;
 }
 
 TEST(OptimizerState, ForeignStateIsRefusedWhole) {

@@ -5,6 +5,7 @@
 // kernel that knows shapes and checks arguments; where they are not differentiable their results are
 // detached.
 #include <ATen/ATen.h>
+#include <c10/util/StringUtil.h>
 #include <torch/library.h>
 
 #include <string>
@@ -13,6 +14,7 @@
 #include "tensorion/fallback.h"
 #include "tensorion/lmo.h"
 #include "tensorion/norms.h"
+#include "tensorion/optim/option_table.h"
 #include "tensorion/optim/parameters.h"
 #include "tensorion/optimizer.h"
 #include "tensorion/polar.h"
@@ -23,26 +25,67 @@
 namespace {
 
 using at::Tensor;
+using c10::IValue;
 using tensorion::PolarOptions;
 using tensorion::UnfoldingStrategy;
 using OptionalTensor = std::optional<Tensor>;
 
 // ---- Arguments
 
-// Rows (a, b, c), one after the other.
-tensorion::Coefficients coefficients(at::ArrayRef<double> values) {
-  TORCH_CHECK_VALUE(values.size() % 3 == 0, "[tensorion.polar] ns_coefficients must be rows of 3, got ",
-                    values.size(), " numbers");
-  tensorion::Coefficients rows;
-  for (size_t i = 0; i < values.size(); i += 3) rows.push_back({values[i], values[i + 1], values[i + 2]});
-  return rows;
+// The arguments of a call that are named in the operator's schema, for kernels whose options come from the
+// table.
+class Arguments {
+ public:
+  Arguments(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
+      : schema_(op.schema()), values_(torch::jit::last(stack, schema_.arguments().size())) {}
+
+  size_t size() const { return values_.size(); }
+
+  // None if the operator has no such argument.
+  IValue operator[](const std::string& name) const {
+    const auto index = schema_.argumentIndexWithName(name);
+    return index ? values_[*index] : IValue();
+  }
+
+  tensorion::TensorionOptions options() const {
+    tensorion::TensorionOptions options;
+    for (const auto& option : tensorion::option_table()) {
+      if (const auto index = schema_.argumentIndexWithName(option.name)) option.set(options, values_[*index]);
+    }
+    return options;
+  }
+
+  tensorion::StepOptions step_options() const {
+    auto step = options().step_options();
+    step.lr_tensor = (*this)["lr_tensor"].toOptional<Tensor>();
+    step.found_inf = (*this)["found_inf"].toOptional<Tensor>();
+    return step;
+  }
+
+ private:
+  const c10::FunctionSchema& schema_;
+  at::ArrayRef<IValue> values_;
+};
+
+// "float lr, float momentum, ...": the options that StepOptions holds, for a schema.
+std::string step_arguments() {
+  std::vector<std::string> arguments;
+  for (const auto& option : tensorion::option_table()) {
+    if (option.is_step) arguments.push_back(c10::str(option.type->str(), " ", option.name));
+  }
+  return c10::Join(", ", arguments);
 }
 
-std::vector<double> named_coefficients(const std::string& name) {
-  std::vector<double> values;
-  for (const auto& row : tensorion::named_coefficients(name))
-    values.insert(values.end(), row.begin(), row.end());
-  return values;
+// All options, with their defaults, and whether to check their ranges.
+c10::FunctionSchema check_options_schema() {
+  const tensorion::TensorionOptions defaults;
+  std::vector<c10::Argument> arguments;
+  const auto add = [&](const char* name, const c10::TypePtr& type, const std::optional<IValue>& initial) {
+    arguments.emplace_back(name, type, /*N=*/std::nullopt, initial, /*kwarg_only=*/true);
+  };
+  for (const auto& option : tensorion::option_table()) add(option.name, option.type, option.get(defaults));
+  add("ranges", c10::BoolType::get(), std::nullopt);
+  return {"tensorion::check_options", "", std::move(arguments), {}};
 }
 
 Tensor number(double value, at::ScalarType dtype, const Tensor& like) {
@@ -89,13 +132,18 @@ std::tuple<std::vector<int64_t>, int64_t, int64_t, double> describe_unfolding(
 
 Tensor polar(const Tensor& matrix, const std::string& method, at::ArrayRef<double> ns_coefficients,
              int64_t ns_steps) {
-  return tensorion::polar(matrix, {method, coefficients(ns_coefficients), ns_steps}).contiguous();
+  return tensorion::polar(matrix, {method, tensorion::unflatten(ns_coefficients.vec()), ns_steps})
+      .contiguous();
 }
 
 Tensor polar_meta(const Tensor& matrix, const std::string& method, at::ArrayRef<double> ns_coefficients,
                   int64_t ns_steps) {
   polar(without_elements(matrix), method, ns_coefficients, ns_steps);
   return uninitialized(matrix);
+}
+
+std::vector<double> named_coefficients(const std::string& name) {
+  return tensorion::flatten(tensorion::named_coefficients(name));
 }
 
 using Lmo = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
@@ -167,52 +215,22 @@ Tensor conv_norm_meta(const Tensor& kernel, at::IntArrayRef input_size, const st
 
 // ---- The optimizer
 
-void check_options(double lr, double momentum, double weight_decay, const std::string& unfolding,
-                   const std::string& polar, at::ArrayRef<double> ns_coefficients, int64_t ns_steps,
-                   const std::string& adjust_lr_fn, int64_t min_order,
-                   const std::optional<std::string>& fallback, std::optional<double> fallback_lr,
-                   std::optional<double> fallback_weight_decay, at::ArrayRef<double> fallback_betas,
-                   double fallback_eps, double fallback_momentum, const std::string& nonfinite,
-                   const std::string& algorithm, bool ranges) {
-  auto options = tensorion::TensorionOptions(lr);
-  options.momentum(momentum)
-      .weight_decay(weight_decay)
-      .unfolding(UnfoldingStrategy::parse(unfolding))
-      .polar(polar)
-      .ns_coefficients(coefficients(ns_coefficients))
-      .ns_steps(ns_steps)
-      .adjust_lr_fn(adjust_lr_fn)
-      .min_order(min_order)
-      .fallback(fallback)
-      .fallback_lr(fallback_lr)
-      .fallback_weight_decay(fallback_weight_decay)
-      .fallback_betas({fallback_betas[0], fallback_betas[1]})
-      .fallback_eps(fallback_eps)
-      .fallback_momentum(fallback_momentum)
-      .nonfinite(nonfinite)
-      .algorithm(algorithm);
-  ranges ? options.check() : options.check_step();
+void check_options(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const Arguments given(op, *stack);
+  const auto options = given.options();
+  given["ranges"].toBool() ? options.check() : options.check_step();
+  torch::jit::drop(*stack, given.size());
 }
 
 void check_parameters(at::TensorList params, const c10::List<std::string>& names) {
   tensorion::check_parameters(params, names.vec());
 }
 
-void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, double lr, double momentum,
-          bool nesterov, double weight_decay, const std::string& unfolding, const std::string& polar,
-          at::ArrayRef<double> ns_coefficients, int64_t ns_steps, const std::string& adjust_lr_fn,
-          bool maximize, const OptionalTensor& lr_tensor, const OptionalTensor& found_inf) {
-  tensorion::step(params, grads, momenta,
-                  {lr,
-                   momentum,
-                   nesterov,
-                   weight_decay,
-                   UnfoldingStrategy::parse(unfolding),
-                   {polar, coefficients(ns_coefficients), ns_steps},
-                   adjust_lr_fn,
-                   maximize,
-                   lr_tensor,
-                   found_inf});
+void step(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const Arguments given(op, *stack);
+  tensorion::step(given["params"].toTensorVector(), given["grads"].toTensorVector(),
+                  given["momenta"].toTensorVector(), given.step_options());
+  torch::jit::drop(*stack, given.size());
 }
 
 void add_gradients(at::TensorList momenta, at::TensorList grads, double momentum, bool maximize) {
@@ -222,22 +240,19 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, double momentum
   tensorion::add_gradients(momenta, grads, options);
 }
 
-std::vector<Tensor> directions(at::TensorList targets, const std::string& unfolding, const std::string& polar,
-                               at::ArrayRef<double> ns_coefficients, int64_t ns_steps,
-                               const std::string& adjust_lr_fn) {
-  tensorion::StepOptions options;
-  options.unfolding = UnfoldingStrategy::parse(unfolding);
-  options.polar = {polar, coefficients(ns_coefficients), ns_steps};
-  options.adjust_lr_fn = adjust_lr_fn;
-  return tensorion::directions(targets, options);
+void directions(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const Arguments given(op, *stack);
+  auto found = tensorion::directions(given["targets"].toTensorVector(), given.step_options());
+  torch::jit::drop(*stack, given.size());
+  torch::jit::push(*stack, std::move(found));
 }
 
-std::vector<Tensor> directions_meta(at::TensorList targets, const std::string& /*unfolding*/,
-                                    const std::string& /*polar*/, at::ArrayRef<double> /*ns_coefficients*/,
-                                    int64_t /*ns_steps*/, const std::string& /*adjust_lr_fn*/) {
+void directions_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const Arguments given(op, *stack);
   std::vector<Tensor> found;
-  for (const auto& target : targets) found.push_back(uninitialized(target));
-  return found;
+  for (const auto& target : given["targets"].toTensorVector()) found.push_back(uninitialized(target));
+  torch::jit::drop(*stack, given.size());
+  torch::jit::push(*stack, std::move(found));
 }
 
 void apply_directions(at::TensorList params, at::TensorList directions, double lr, double weight_decay,
@@ -311,24 +326,13 @@ TORCH_LIBRARY(tensorion, m) {
   m.def("spectral_norm(Tensor x, int restarts) -> (Tensor lower, Tensor upper)");
   m.def("conv_norm(Tensor kernel, int[] input_size, str padding) -> Tensor");
 
-  m.def(
-      "check_options(*, float lr, float momentum, float weight_decay, str unfolding, str polar, "
-      "float[] ns_coefficients, int ns_steps, str adjust_lr_fn, int min_order, str? fallback, float? "
-      "fallback_lr, "
-      "float? fallback_weight_decay, float[2] fallback_betas, float fallback_eps, float fallback_momentum, "
-      "str nonfinite, str algorithm, bool ranges) -> ()",
-      check_options);
+  m.def(check_options_schema(), torch::CppFunction::makeFromBoxedFunction<&check_options>());
   m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);
-  m.def(
-      "step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, *, float lr, float momentum, bool "
-      "nesterov, "
-      "float weight_decay, str unfolding, str polar, float[] ns_coefficients, int ns_steps, str "
-      "adjust_lr_fn, "
-      "bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
+  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, *, ", step_arguments(),
+                 ", Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()")
+            .c_str());
   m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()");
-  m.def(
-      "directions(Tensor[] targets, *, str unfolding, str polar, float[] ns_coefficients, int ns_steps, str "
-      "adjust_lr_fn) -> Tensor[]");
+  m.def(c10::str("directions(Tensor[] targets, *, ", step_arguments(), ") -> Tensor[]").c_str());
   m.def(
       "apply_directions_(Tensor(a!)[] params, Tensor[] directions, *, float lr, float weight_decay, Tensor? "
       "lr_tensor=None) -> ()");
@@ -355,9 +359,9 @@ TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {
   m.impl("relaxed_norm", relaxed_norm);
   m.impl("spectral_norm", spectral_norm);
   m.impl("conv_norm", conv_norm);
-  m.impl("step_", step);
+  m.impl("step_", torch::CppFunction::makeFromBoxedFunction<&step>());
   m.impl("add_gradients_", add_gradients);
-  m.impl("directions", directions);
+  m.impl("directions", torch::CppFunction::makeFromBoxedFunction<&directions>());
   m.impl("apply_directions_", apply_directions);
   m.impl("adamw_step_", adamw_step);
   m.impl("sgd_step_", sgd_step);
@@ -373,7 +377,7 @@ TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
   m.impl("relaxed_norm", relaxed_norm_meta);
   m.impl("spectral_norm", spectral_norm_meta);
   m.impl("conv_norm", conv_norm_meta);
-  m.impl("directions", directions_meta);
+  m.impl("directions", torch::CppFunction::makeFromBoxedFunction<&directions_meta>());
   for (const auto* name : {"step_", "add_gradients_", "apply_directions_", "adamw_step_", "sgd_step_"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&nothing>());
   }

@@ -17,10 +17,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from . import _options
 from ._plan import share
 from ._sharding import RankGrid, ShardLayout, communication_device
-
-_SOLVING = ("unfolding", "polar", "ns_coefficients", "ns_steps", "adjust_lr_fn")
 
 
 class Task(NamedTuple):
@@ -150,7 +149,7 @@ def _solve(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
     """The directions of whole targets. Those of a param group are found side by side."""
     directions = list(targets)
     for options, members in _by_group(tasks):
-        found = torch.ops.tensorion.directions([targets[i] for i in members], **{key: options[key] for key in _SOLVING})
+        found = torch.ops.tensorion.directions([targets[i] for i in members], **_options.arguments(options))
         for i, x in zip(members, found, strict=True):
             directions[i] = x
     return directions
@@ -160,13 +159,13 @@ def _apply(tasks: Sequence[Task], pieces: Tensor) -> None:
     """The update, with this rank's pieces of the directions one after the other."""
     flat = pieces.split([task.param.numel() for task in tasks])
     for options, members in _by_group(tasks):
-        on_device = isinstance(options["lr"], Tensor)
+        arguments = _options.arguments(options)
         torch.ops.tensorion.apply_directions_(
             [tasks[i].param for i in members],
             [flat[i].view(tasks[i].param.shape) for i in members],
-            lr=0.0 if on_device else options["lr"],
-            weight_decay=options["weight_decay"],
-            lr_tensor=options["lr"] if on_device else None,
+            lr=arguments["lr"],
+            weight_decay=arguments["weight_decay"],
+            lr_tensor=_options.lr_tensor(options),
         )
 
 

@@ -11,23 +11,6 @@ from torch.optim.optimizer import ParamsT, StateDict
 
 from . import _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _state
 
-#: The options that the operator of each algorithm takes by name.
-_ARGUMENTS = {
-    "tensorion": (
-        "momentum",
-        "nesterov",
-        "weight_decay",
-        "unfolding",
-        "polar",
-        "ns_coefficients",
-        "ns_steps",
-        "adjust_lr_fn",
-        "maximize",
-    ),
-    "adamw": ("weight_decay", "maximize"),
-    "sgd": ("momentum", "weight_decay", "maximize"),
-}
-
 
 class Tensorion(Optimizer):
     r"""Muon for tensors of any order.
@@ -103,26 +86,8 @@ class Tensorion(Optimizer):
         maximize: bool = False,
         process_group: "dist.ProcessGroup | None" = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "weight_decay": weight_decay,
-            "unfolding": unfolding,
-            "polar": polar,
-            "ns_coefficients": ns_coefficients,
-            "ns_steps": ns_steps,
-            "adjust_lr_fn": adjust_lr_fn,
-            "min_order": min_order,
-            "fallback": fallback,
-            "fallback_lr": fallback_lr,
-            "fallback_weight_decay": fallback_weight_decay,
-            "fallback_betas": fallback_betas,
-            "fallback_eps": fallback_eps,
-            "fallback_momentum": fallback_momentum,
-            "nonfinite": nonfinite,
-            "maximize": maximize,
-        }
+        given = locals()
+        defaults = {option.name: given[option.name] for option in _options.TABLE}
         _options.checked({}, defaults, ranges=True)
         if not isinstance(params, Iterable):
             got = type(params).__name__ + (": its .parameters() are" if isinstance(params, torch.nn.Module) else "")
@@ -226,13 +191,6 @@ class Tensorion(Optimizer):
         algorithm = options["algorithm"]
         states = [self.state[param] for param in params]
         lists = [[_sharding.to_local(state[key]) for state in states] for key in _state.KEYS[algorithm]]
-        arguments = {key: options[key] for key in _ARGUMENTS[algorithm]}
-        if algorithm == "adamw":
-            arguments["beta1"], arguments["beta2"] = options["fallback_betas"]
-            arguments["eps"] = options["fallback_eps"]
-        on_device = isinstance(options["lr"], Tensor)
-        arguments["lr"] = 0.0 if on_device else options["lr"]
-        arguments["lr_tensor"] = options["lr"] if on_device else None
         operators = {
             "tensorion": torch.ops.tensorion.step_,
             "adamw": torch.ops.tensorion.adamw_step_,
@@ -242,7 +200,8 @@ class Tensorion(Optimizer):
             [_sharding.to_local(param) for param in params],
             [_sharding.to_local(param.grad) for param in params],
             *lists,
-            **arguments,
+            **_options.arguments(options),
+            lr_tensor=_options.lr_tensor(options),
             found_inf=found_inf,
         )
 

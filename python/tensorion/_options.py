@@ -1,36 +1,12 @@
 """The options of the optimizer: their checks, and what each param group makes of them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from . import _arguments
-
-#: What the param groups of each algorithm hold beside their parameters.
-KEYS = {
-    "tensorion": (
-        "lr",
-        "momentum",
-        "nesterov",
-        "weight_decay",
-        "unfolding",
-        "polar",
-        "ns_coefficients",
-        "ns_steps",
-        "adjust_lr_fn",
-        "nonfinite",
-        "maximize",
-    ),
-    "adamw": ("lr", "betas", "eps", "weight_decay", "nonfinite", "maximize"),
-    "sgd": ("lr", "momentum", "weight_decay", "nonfinite", "maximize"),
-}
-#: The same as keys of what `checked` returns.
-VALUES = {
-    algorithm: tuple(f"fallback_{key}" if key in ("betas", "eps") else key for key in keys)
-    for algorithm, keys in KEYS.items()
-}
 
 
 def _learning_rate(lr: float | Tensor, name: str) -> float | Tensor:
@@ -53,29 +29,54 @@ def _betas(betas: tuple[float, float], name: str) -> list[float]:
     return [_arguments.number(beta, name) for beta in betas]
 
 
-#: How each option becomes what the operators take.
-_KINDS: dict[str, Callable[[Any, str], Any]] = {
-    "lr": _learning_rate,
-    "momentum": _arguments.number,
-    "nesterov": _arguments.boolean,
-    "weight_decay": _arguments.number,
-    "unfolding": _arguments.unfolding,
-    "polar": _arguments.text,
-    "ns_coefficients": _arguments.coefficients,
-    "ns_steps": _arguments.integer,
-    "adjust_lr_fn": _arguments.text,
-    "min_order": _arguments.integer,
-    "fallback_betas": _betas,
-    "fallback_eps": _arguments.number,
-    "fallback_momentum": _arguments.number,
-    "nonfinite": _arguments.text,
-    "maximize": _arguments.boolean,
-    "algorithm": _arguments.text,
-    "fallback": _arguments.text,
-    "fallback_lr": _learning_rate,
-    "fallback_weight_decay": _arguments.number,
-}
-_MAY_BE_NONE = ("fallback", "fallback_lr", "fallback_weight_decay")
+class Option(NamedTuple):
+    """An option of the optimizer."""
+
+    name: str
+    #: Makes what the operators take of a value; raises if its type is wrong.
+    convert: Callable[[Any, str], Any]
+    #: The algorithms that read it: their param groups hold it.
+    algorithms: tuple[str, ...] = ()
+    #: Its key in those groups and its name in their operator, if that is not `name`.
+    group_key: str | None = None
+    may_be_none: bool = False
+    #: Whether the operators of those algorithms take it.
+    is_argument: bool = True
+
+    @property
+    def key(self) -> str:
+        return self.group_key or self.name
+
+
+_ALL = ("tensorion", "adamw", "sgd")
+#: Every option, once. Defaults are in the signature of `Tensorion`, ranges in tensorion/optimizer.h, TENSORION_OPTIONS:
+#: the table of the C++ library. The tests hold all of these to the same names.
+TABLE = (
+    Option("lr", _learning_rate, _ALL),
+    Option("momentum", _arguments.number, ("tensorion", "sgd")),
+    Option("nesterov", _arguments.boolean, ("tensorion",)),
+    Option("weight_decay", _arguments.number, _ALL),
+    Option("unfolding", _arguments.unfolding, ("tensorion",)),
+    Option("polar", _arguments.text, ("tensorion",)),
+    Option("ns_coefficients", _arguments.coefficients, ("tensorion",)),
+    Option("ns_steps", _arguments.integer, ("tensorion",)),
+    Option("adjust_lr_fn", _arguments.text, ("tensorion",)),
+    Option("min_order", _arguments.integer),
+    Option("fallback", _arguments.text, may_be_none=True),
+    Option("fallback_lr", _learning_rate, may_be_none=True),
+    Option("fallback_weight_decay", _arguments.number, may_be_none=True),
+    Option("fallback_betas", _betas, ("adamw",), group_key="betas"),
+    Option("fallback_eps", _arguments.number, ("adamw",), group_key="eps"),
+    Option("fallback_momentum", _arguments.number),
+    Option("nonfinite", _arguments.text, _ALL, is_argument=False),
+    Option("maximize", _arguments.boolean, _ALL),
+)
+#: What the param groups of each algorithm hold beside their parameters.
+KEYS = {algorithm: tuple(option.key for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
+#: The same as keys of what `checked` returns.
+VALUES = {algorithm: tuple(option.name for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
+#: The options that have another key in param groups: "betas" and "eps".
+_RENAMED = {option.key: option.name for option in TABLE if option.key != option.name}
 
 
 def checked(options: Mapping[str, Any], defaults: Mapping[str, Any], *, ranges: bool) -> dict[str, Any]:
@@ -86,18 +87,34 @@ def checked(options: Mapping[str, Any], defaults: Mapping[str, Any], *, ranges: 
     by a rounding error.
     """
     options = {"algorithm": "", **defaults, **options}
-    for key in ("betas", "eps"):
-        options[f"fallback_{key}"] = options.get(key, options[f"fallback_{key}"])
+    for key, name in _RENAMED.items():
+        options[name] = options.get(key, options[name])
     values = {}
-    for key, kind in _KINDS.items():
-        is_none = options[key] is None and key in _MAY_BE_NONE
-        values[key] = None if is_none else kind(options[key], f"Tensorion.{key}")
-    ranged = {key: value for key, value in values.items() if key not in ("nesterov", "maximize")}
-    for key in ("lr", "fallback_lr"):
-        if isinstance(ranged[key], Tensor):
-            ranged[key] = 0.0
-    torch.ops.tensorion.check_options(**ranged, ranges=ranges)
+    for option in TABLE:
+        value = options[option.name]
+        is_none = value is None and option.may_be_none
+        values[option.name] = None if is_none else option.convert(value, f"Tensorion.{option.name}")
+    values["algorithm"] = _arguments.text(options["algorithm"], "Tensorion.algorithm")
+    numbers = {key: 0.0 if isinstance(value, Tensor) else value for key, value in values.items()}
+    torch.ops.tensorion.check_options(**numbers, ranges=ranges)
     return values
+
+
+def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What the operator of a group's algorithm takes by name, from what `checked` returned for the group.
+
+    A learning rate that is a tensor is 0 here: operators take it as `lr_tensor`.
+    """
+    algorithm = values["algorithm"]
+    taken = {o.key: values[o.name] for o in TABLE if algorithm in o.algorithms and o.is_argument}
+    if "betas" in taken:
+        taken["beta1"], taken["beta2"] = taken.pop("betas")
+    return {**taken, "lr": 0.0 if isinstance(values["lr"], Tensor) else values["lr"]}
+
+
+def lr_tensor(values: Mapping[str, Any]) -> Tensor | None:
+    """The learning rate of a group if it is a tensor, which operators then use instead of `lr`."""
+    return values["lr"] if isinstance(values["lr"], Tensor) else None
 
 
 def resolve(algorithm: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,11 +129,11 @@ def resolve(algorithm: str, given: Mapping[str, Any], defaults: Mapping[str, Any
             fallback = merged[f"fallback_{key}"]
             if fallback is not None and not ("algorithm" in given and key in given):
                 merged[key] = fallback
-        merged.setdefault("betas", merged["fallback_betas"])
-        merged.setdefault("eps", merged["fallback_eps"])
+        for key, name in _RENAMED.items():
+            merged.setdefault(key, merged[name])
     # Schedulers write to a tensor, group by group: groups must not share it.
     if isinstance(merged["lr"], Tensor):
         with torch.inference_mode(False):
             merged["lr"] = merged["lr"].detach().clone()
-    foreign = {key: value for key, value in given.items() if key not in defaults and key not in ("betas", "eps")}
+    foreign = {key: value for key, value in given.items() if key not in defaults and key not in _RENAMED}
     return {**foreign, **{key: merged[key] for key in KEYS[algorithm]}, "algorithm": algorithm}

@@ -143,7 +143,11 @@ def test_step_operators(extra):
 def test_operators_of_shared_steps():
     params, grads = lists((4, 3, 2), 2)
     opcheck(torch.ops.tensorion.add_gradients_.default, (params, grads), {"momentum": 0.9, "maximize": True})
-    opcheck(torch.ops.tensorion.directions.default, (params,), {**SOLVING, "unfolding": "(1,)"})
+    opcheck(
+        torch.ops.tensorion.directions.default,
+        (params,),
+        {**COMMON, **SOLVING, "momentum": 0.9, "nesterov": True, "unfolding": "(1,)"},
+    )
 
 
 @pytest.mark.parametrize("extra", [{}, {"lr_tensor": torch.tensor(0.1)}], ids=["", "device"])

@@ -52,6 +52,20 @@ Coefficients named_coefficients(const std::string& name) {
       name, "'");
 }
 
+std::vector<double> flatten(const Coefficients& rows) {
+  std::vector<double> values;
+  for (const auto& row : rows) values.insert(values.end(), row.begin(), row.end());
+  return values;
+}
+
+Coefficients unflatten(const std::vector<double>& values) {
+  TORCH_CHECK_VALUE(values.size() % 3 == 0, "[tensorion.polar] ns_coefficients must be rows of 3, got ",
+                    values.size(), " numbers");
+  Coefficients rows;
+  for (size_t i = 0; i < values.size(); i += 3) rows.push_back({values[i], values[i + 1], values[i + 2]});
+  return rows;
+}
+
 Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps) {
   TORCH_CHECK_VALUE(steps >= 1, "[tensorion.polar] ns_steps must be at least 1, got ", steps);
   TORCH_CHECK_VALUE(steps <= kMaxSteps, "[tensorion.polar] ns_steps must be at most ", kMaxSteps, ", got ",
