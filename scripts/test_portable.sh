@@ -20,7 +20,7 @@ settings=(
   'threads-8       TENSORION_TEST_THREADS=8'
 )
 # Without the tests that take long and compute little.
-python_tests=(python/tests/test_{polar,lmo,norms,optimizer,torture,trajectory}.py
+python_tests=(python/tests/test_{polar,precision,lmo,norms,optimizer,torture,trajectory}.py
   -k 'not operator and not compile and not ten_thousand and not named')
 
 # Threads beyond the number of cores must not spin while they wait.

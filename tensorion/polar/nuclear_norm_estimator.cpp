@@ -163,6 +163,7 @@ PolarFactor NuclearNormEstimator::factor_in_double() {
 
 PolarFactor NuclearNormEstimator::factor() && {
   if (!gram_) return {at::zeros_like(input_), 0, {}};
+  if (is_tiny(input_)) return svd_factor(input_);
   auto& gram = *gram_;
   if (!gram.matrix.defined()) gram.matrix = lower_gram(a_);
   auto filter = RationalFilter::solve(gram, std::move(factors_));

@@ -18,8 +18,6 @@ namespace {
 
 // Matrices of a batch of at least so many rows are solved on all threads, one after the other.
 constexpr int64_t kLargeSide = 256;
-// Up to this size an SVD takes less time than the calls of a rational pass do.
-constexpr int64_t kTinySide = 16;
 // Elements that are decomposed by one call.
 constexpr int64_t kBatchElements = 1 << 16;
 
@@ -33,7 +31,7 @@ at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options
 
 // One matrix by a method other than newton_schulz.
 PolarFactor single_factor(const at::Tensor& a, const std::string& method) {
-  return method == "svd" ? svd_factor(a) : NuclearNormEstimator(a).factor();
+  return method == "svd" || is_tiny(a) ? svd_factor(a) : NuclearNormEstimator(a).factor();
 }
 
 }  // namespace
@@ -112,7 +110,7 @@ at::Tensor polar(const at::Tensor& a, const PolarOptions& options) {
   const int64_t count = matrices.size(0), side = std::min(a.size(-2), a.size(-1));
   // Small matrices side by side, large ones one after the other on all threads.
   const bool is_parallel = a.is_cpu() && side < kLargeSide;
-  if (method == "svd" || std::max(a.size(-2), a.size(-1)) <= kTinySide) {
+  if (method == "svd" || is_tiny(a)) {
     const int64_t group = std::max<int64_t>(1, kBatchElements / (a.size(-2) * a.size(-1)));
     parallel_for_with_tls(
         0, (count + group - 1) / group, is_parallel ? 1 : count, [&](int64_t begin, int64_t end) {
