@@ -1,9 +1,8 @@
-// LAPACK inside of a parallel region.
+// Keeps MKL's LAPACK on the calling thread while it is called inside a parallel region.
 //
-// There MKL (2024.2) asks for threads that it is not given: QR waits for them without end, eigenvalues are
-// wrong, and inverses of Cholesky factors are rounded in another way on threads that were started under
-// another number of threads, so that results change from run to run. While a MklSingleThreadGuard lives, MKL works on
-// the calling thread alone. Products need none.
+// There MKL (2024.2) requests threads that it does not get: QR waits for them forever, eigenvalues are wrong,
+// and inverses of Cholesky factors round differently on threads that were started under another thread count,
+// so that results change from run to run. Matrix products are not affected.
 #pragma once
 
 #ifdef _OPENMP

@@ -1,5 +1,5 @@
-// at::parallel_for for work that calls ATen: the threads see what the caller has set for itself, such as
-// inference mode or the profiler.
+// at::parallel_for for bodies that call ATen: the threads inherit the caller's thread-local state, such as
+// inference mode, excluded dispatch keys or the profiler.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -11,8 +11,8 @@ namespace tensorion {
 
 template <typename Work>
 void parallel_for_with_tls(int64_t begin, int64_t end, int64_t grain, const Work& work) {
-  // at::parallel_for would take what it does by itself for a parallel region, too, and all in it would use
-  // one thread.
+  // Even when at::parallel_for runs its body serially, it marks the thread as inside a parallel region, which
+  // disables threading in nested calls.
   if (end - begin <= std::max<int64_t>(grain, 1)) {
     if (begin < end) work(begin, end);
     return;

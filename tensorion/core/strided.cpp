@@ -24,7 +24,7 @@ struct Loops {
   int64_t runs = 1;
 };
 
-// Runs of so many entries are long.
+// Inner length above which the stride no longer matters.
 constexpr int64_t kLong = 32;
 
 // ATen loops innermost over the fastest dimension of the result, which in a kernel has three entries. Here

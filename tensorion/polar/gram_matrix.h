@@ -22,7 +22,7 @@ struct ShiftedFactor {
 // Factors at poles of the rational filter, which inverts them, by the index of the pole.
 using PoleFactors = std::map<size_t, ShiftedFactor>;
 
-// The lower triangle of A A^T and what its trace and Frobenius norm alone tell.
+// The lower triangle of A A^T, and bounds that follow from its trace and Frobenius norm.
 //
 // `matrix` differs from A A^T by an error E, to which factorizations of it add their own. In double precision
 // the norms of E are bounded; in single precision they are estimated by a sample of rows.
@@ -39,8 +39,8 @@ struct GramMatrix {
   // `a`: m <= n, fp32 or fp64, finite, entries of moderate size.
   explicit GramMatrix(const at::Tensor& a);
 
-  // That of an unfolding whose row modes are some of those of A's rows: the partial trace over the others.
-  // `sizes`: of A's row modes.
+  // The Gram matrix of an unfolding whose row modes are a subset of those of A: the partial trace over the
+  // others. `sizes` are the sizes of A's row modes; `kept` says which of them remain.
   GramMatrix partial_trace(at::IntArrayRef sizes, const std::vector<bool>& kept) const;
 
   // How much larger the inverse of A A^T + c lambda I can be than that of matrix + c lambda I, if they differ
@@ -48,7 +48,7 @@ struct GramMatrix {
   // Nothing if that is more than a factor of two: c is then below the resolution of the Gram matrix.
   std::optional<double> inverse_growth(double c, double error, double least) const;
 
-  // In scratch memory. Nothing where matrix + c lambda I is not positive definite.
+  // The result lies in scratch memory. Nothing is returned if matrix + c lambda I is not positive definite.
   std::optional<ShiftedFactor> factor(double c) const;
 
   // Of the spectrum of matrix / lambda, without shifts.

@@ -1,4 +1,4 @@
-// Work on symmetric matrices at half the price: products of which only the lower blocks are computed, and
+// Operations on symmetric matrices at about half the cost: products that compute only the lower blocks, and
 // inverses in place. Matrices are row-major; "lower" means row >= column.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace tensorion {
 
-// Whether two pieces of such work are done faster side by side, on a thread each, than one after the other:
-// where the threads are few, since LAPACK's own gain little.
+// True if running two factorizations on one thread each beats running them in sequence on all threads. That
+// is so for two or three threads, from which LAPACK's own parallelism gains little.
 bool use_paired_threads(const at::Tensor& w);
 
 // a a^T for a of shape (..., m, n).
@@ -33,13 +33,14 @@ at::Tensor copy_lower(const at::Tensor& w);
 void mirror_lower_(at::Tensor& w);
 
 // Replaces the lower triangle of w by its Cholesky factor; the upper triangle is left undefined. w is m x m,
-// row-major; only its lower triangle is read. Returns log det w, or nothing where w is not positive definite.
+// row-major; only its lower triangle is read. Returns log det w, or nothing if w is not positive definite.
 std::optional<double> factor_positive_(at::Tensor& w);
 
-// Replaces such a factor of w by the lower triangle of w^-1, for twice its price.
+// Replaces the Cholesky factor of w by the lower triangle of w^-1. It costs twice as much as the
+// factorization.
 void invert_factored_(at::Tensor& w);
 
-// What sums over the lower triangle say of a symmetric matrix.
+// Sums over a symmetric matrix.
 struct Moments {
   double trace = 0;
   double squares = 0;  // of all entries
