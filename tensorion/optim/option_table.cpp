@@ -17,7 +17,7 @@ using Betas = TensorionOptions::Betas;
 template <typename T>
 struct Stored {
   using Type = T;
-  static const T& from(const T& value) { return value; }
+  static T from(const T& value) { return value; }
   static T to(T stored) { return stored; }
 };
 
