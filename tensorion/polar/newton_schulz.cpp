@@ -76,4 +76,15 @@ at::Tensor newton_schulz(const at::Tensor& x, const Coefficients& schedule) {
   return y;
 }
 
+at::Tensor newton_schulz_bf16(const at::Tensor& x, const Coefficients& schedule) {
+  auto y = x.reshape({-1, x.size(-2), x.size(-1)}).to(at::kFloat);
+  y = y / zero_to_one(y.abs().amax({-2, -1}, /*keepdim=*/true));
+  y = (y / zero_to_one(at::linalg_vector_norm(y, 2, {-2, -1}, /*keepdim=*/true))).to(at::kBFloat16);
+  for (const auto& [a, b, c] : schedule) {
+    const auto r = at::bmm(y, y.mT());
+    y = at::baddbmm(y, at::baddbmm(r, r, r, b, c), y, a, 1);
+  }
+  return y.reshape(x.sizes());
+}
+
 }  // namespace tensorion

@@ -14,4 +14,10 @@ namespace tensorion {
 // The result may lie in scratch memory.
 at::Tensor newton_schulz(const at::Tensor& x, const Coefficients& schedule);
 
+// The same with products in bfloat16, as accelerators compute them fastest; x is normalized in single
+// precision. The steps are taken as published, with a X added in the accumulator of the last product: a
+// matrix a I + b R + c R^2 that is rounded to bfloat16, and products of several of them, lose the small
+// singular values.
+at::Tensor newton_schulz_bf16(const at::Tensor& x, const Coefficients& schedule);
+
 }  // namespace tensorion

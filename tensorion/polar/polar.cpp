@@ -24,8 +24,10 @@ constexpr int64_t kBatchElements = 1 << 16;
 at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options) {
   const auto schedule = coefficient_schedule(options.ns_coefficients, options.ns_steps);
   const bool tall = a.size(-2) > a.size(-1);
-  const auto work = (tall ? a.mT() : a).to(a.is_cpu() ? compute_type(a) : at::kBFloat16);
-  const auto x = newton_schulz(work, schedule).to(a.scalar_type());
+  const auto wide = tall ? a.mT() : a;
+  const auto x =
+      (a.is_cpu() ? newton_schulz(wide.to(compute_type(a)), schedule) : newton_schulz_bf16(wide, schedule))
+          .to(a.scalar_type());
   return tall ? x.mT() : x;
 }
 
