@@ -83,7 +83,9 @@ TEST_P(LmoWithThreads, OnlineIsBruteForceOnKernels) {
       EXPECT_GE(norms[found], best * (1 - std::sqrt(testing::epsilon(at::kDouble))));
       EXPECT_LE(result.value, best);
       EXPECT_GE(result.upper, best);
-      EXPECT_LE(result.upper, best / kPolarQuality);
+      // Unfoldings that lost by heuristic bounds count with what is certified of them: a few percent more, if
+      // single precision resolves no smaller shift.
+      EXPECT_LE(result.upper, best * 1.06);
       const double attained = (x * result.x).sum(at::kDouble).item<double>();
       EXPECT_LE(result.value, attained);
       EXPECT_GE(result.value, attained - 5e-3 * best);
