@@ -76,7 +76,7 @@ at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int6
 at::Tensor leading_vector(const at::Tensor& matrix) {
   const bool tall = matrix.size(0) > matrix.size(1);
   const auto gram = tall ? at::matmul(matrix.mT(), matrix) : at::matmul(matrix, matrix.mT());
-  const auto vector = std::get<1>(at::linalg_eigh(gram)).select(1, -1);
+  auto vector = std::get<1>(at::linalg_eigh(gram)).select(1, -1);
   if (!tall) return vector;
   const auto image = at::mv(matrix, vector);
   return image / at::linalg_vector_norm(image).clamp_min(std::numeric_limits<double>::min());

@@ -92,7 +92,7 @@ std::optional<StepOptions> options_on(const c10::Device& device, const StepOptio
 }
 
 // 1 if the device is to make the step, else 0.
-at::Tensor is_made(const StepOptions& options) { return (*options.found_inf == 0).to(at::kFloat); }
+at::Tensor is_made(const at::Tensor& found_inf) { return (found_inf == 0).to(at::kFloat); }
 
 // M <- G + beta M. Returns false if M is known not to be finite, which only the CPU can tell without a
 // synchronization. A sum of finite gradients may overflow: it is clamped to the largest number, and keeps its
@@ -101,7 +101,7 @@ bool accumulate(const at::Tensor& momentum, const at::Tensor& grad, const StepOp
   const double sign = options.maximize ? -1 : 1;
   const double limit = largest_finite(momentum.scalar_type());
   if (options.found_inf) {
-    const auto go = is_made(options);
+    const auto go = is_made(*options.found_inf);
     momentum.mul_((1 - (1 - options.momentum) * go).to(momentum.scalar_type()))
         .add_(at::where(go > 0, grad, at::zeros_like(grad)), sign)
         .clamp_(-limit, limit);
@@ -121,7 +121,7 @@ void descend(const at::Tensor& param, const at::Tensor& x, double scale, const S
     return;
   }
   auto lr = options.lr_tensor ? *options.lr_tensor : at::full({}, options.lr, options.found_inf->options());
-  if (options.found_inf) lr = lr * is_made(options);
+  if (options.found_inf) lr = lr * is_made(*options.found_inf);
   if (options.weight_decay != 0) param.mul_((1 - lr * options.weight_decay).to(param.scalar_type()));
   param.sub_(x * (lr * scale).to(x.scalar_type()));
 }

@@ -75,13 +75,14 @@ bool LogDetBounds::refine(const GramMatrix& gram, PoleFactors* kept) {
   parallel_for_with_tls(0, paired, 1, factor);
   factor(paired, count);
   for (int64_t k = 0; k < count; ++k) {
-    if (!factors[k]) {
+    const auto& factor = factors[k];
+    if (!factor) {
       failed_ = true;
       moments_.shifts.resize(done);
       return false;
     }
-    moments_.shifts.push_back({.log_det = factors[k]->log_det});
-    if (factors[k]->lower.defined()) kept->insert({pole_index(wanted[k]), *factors[k]});
+    moments_.shifts.push_back({.log_det = factor->log_det});
+    if (factor->lower.defined()) kept->insert({pole_index(wanted[k]), *factor});
   }
   certify(gram);
   return true;

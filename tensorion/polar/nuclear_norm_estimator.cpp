@@ -70,27 +70,26 @@ bool NuclearNormEstimator::can_refine() const {
 }
 
 bool NuclearNormEstimator::refine() {
-  if (!can_refine()) return false;
+  if (!gram_ || !can_refine()) return false;
   ++refinements_;
   auto& gram = *gram_;
   if (needs_eigenvalues()) {
-    compute_eigenvalues();
+    compute_eigenvalues(gram);
     return true;
   }
-  if (!log_det_bounds_) {
-    log_det_bounds_.emplace(gram, trace_error());
-    if (needs_eigenvalues()) return true;
-  }
-  if (log_det_bounds_->refine(gram, is_part_ ? nullptr : &factors_)) {
-    narrow(log_det_bounds_->bounds());
-    heuristic_bounds_ = log_det_bounds_->heuristic_bounds();
+  if (!log_det_bounds_) log_det_bounds_.emplace(gram, trace_error(gram));
+  auto& log_det_bounds = *log_det_bounds_;
+  if (log_det_bounds.exhausted(gram)) return true;
+  if (log_det_bounds.refine(gram, is_part_ ? nullptr : &factors_)) {
+    narrow(log_det_bounds.bounds());
+    heuristic_bounds_ = log_det_bounds.heuristic_bounds();
   }
   return true;
 }
 
 // How far the trace of the Gram matrix is from the sum of the squares.
-double NuclearNormEstimator::trace_error() {
-  if (!trace_error_) trace_error_ = std::abs(inner_product(a_, a_) - gram_->trace);
+double NuclearNormEstimator::trace_error(const GramMatrix& gram) {
+  if (!trace_error_) trace_error_ = std::abs(inner_product(a_, a_) - gram.trace);
   return *trace_error_;
 }
 
@@ -101,7 +100,7 @@ NuclearNormEstimator NuclearNormEstimator::partial_trace(at::IntArrayRef sizes,
   if (!gram_) return part;
   part.exponent_ = exponent_;
   part.gram_ = gram_->partial_trace(sizes, kept);
-  part.trace_error_ = trace_error();
+  part.trace_error_ = trace_error(*gram_);
   part.bounds_ = part.heuristic_bounds_ = {0, part.gram_->nuclear_upper};
   return part;
 }
@@ -126,9 +125,8 @@ void NuclearNormEstimator::restore(const at::Tensor& a) {
 
 // Replaces all bounds. An error of spectral norm d in the Gram matrix moves its eigenvalues by d at most, and
 // a singular value by no more than sqrt(d) or d over itself.
-void NuclearNormEstimator::compute_eigenvalues() {
+void NuclearNormEstimator::compute_eigenvalues(GramMatrix& gram) {
   exact_ = true;
-  auto& gram = *gram_;
   gram.matrix.reset();  // The memory is needed here.
   factors_.clear();
   constexpr int64_t kSmall = 256;

@@ -49,8 +49,8 @@ class NuclearNormEstimator {
   NuclearNormEstimator() = default;
   NuclearBounds unscaled(const NuclearBounds& bounds) const;
   void narrow(const NuclearBounds& bounds);
-  double trace_error();
-  void compute_eigenvalues();
+  double trace_error(const GramMatrix& gram);
+  void compute_eigenvalues(GramMatrix& gram);
   PolarFactor factor_in_double();
 
   at::Tensor input_;

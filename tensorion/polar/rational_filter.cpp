@@ -14,7 +14,6 @@ namespace tensorion {
 namespace {
 
 namespace tables = rational_filter_tables;
-using tables::FilterCertificate;
 using tables::FilterLevel;
 using tables::FilterWeights;
 using tables::Sensitivity;
@@ -183,8 +182,9 @@ std::optional<FineFilterResult> apply_fine_filter(const at::Tensor& a) {
     std::vector<at::Tensor> matrices;
     std::vector<double> scales;
     for (size_t k = 0; k < group; ++k) {
-      if (!found[k]) return std::nullopt;
-      matrices.push_back(found[k]->lower);
+      const auto& inverse = found[k];
+      if (!inverse) return std::nullopt;
+      matrices.push_back(inverse->lower);
       scales.push_back(root * tables::kFineBeta[done + k]);
     }
     if (q.defined()) {
