@@ -28,9 +28,7 @@ Moderate moderate(const at::Tensor& m) {
   const double largest = m.abs().max().item<double>();
   if (largest == 0 || !std::isfinite(largest)) return {m};
   const int exponent = std::ilogb(largest);
-  // In two factors, since one may leave the range of the dtype.
-  return {m.to(at::kDouble) * std::ldexp(1.0, -exponent / 2) * std::ldexp(1.0, -exponent + exponent / 2),
-          exponent};
+  return {scale_by_power_of_two(m.to(at::kDouble), -exponent), exponent};
 }
 
 bool uses_estimator(const Contender& winner, const PolarOptions& polar) {

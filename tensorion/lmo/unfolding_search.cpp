@@ -47,7 +47,8 @@ constexpr size_t kResident = 2;
 // The search for the unfolding of m with the largest nuclear norm.
 class Search {
  public:
-  explicit Search(const at::Tensor& m) : m_(m), candidates_(candidates(m)) {}
+  Search(const at::Tensor& m, std::vector<Candidate> candidates)
+      : m_(m), candidates_(std::move(candidates)) {}
 
   Selection run() {
     for (size_t i = 0; i < candidates_.size(); ++i) admit(i);
@@ -175,10 +176,9 @@ at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x) {
 }
 
 Selection select_unfolding(const at::Tensor& m) {
-  if (m.any().item<bool>()) return Search(m).run();
-  const auto all = unfoldings(m.sizes());
-  const auto first =
-      all.empty() ? UnfoldingStrategy("balanced").choose(m.sizes()) : Unfolding(m.sizes(), all[0]);
+  auto all = candidates(m);
+  const auto first = all.front().unfolding;
+  if (all.front().upper != 0) return Search(m, std::move(all)).run();
   return {{first.modes(), first, false, 0, NuclearNormEstimator(gather(first, m))}};
 }
 

@@ -177,7 +177,8 @@ double conv_norm(const at::Tensor& kernel, at::IntArrayRef input_size, const std
   TORCH_CHECK_VALUE(padding == "circular" || padding == "zeros",
                     "[tensorion.conv_norm] padding must be \"circular\" or \"zeros\", got \"", padding, "\"");
   if (kernel.numel() == 0) return 0;
-  const auto values = scaled(kernel.detach().to(at::kCPU, at::kDouble), -exponent).contiguous();
+  const auto values =
+      scale_by_power_of_two(kernel.detach().to(at::kCPU, at::kDouble), -exponent).contiguous();
   const double norm =
       padding == "circular" ? circular_norm(values, input_size) : zero_padded_norm(values, input_size);
   return std::ldexp(norm, exponent);

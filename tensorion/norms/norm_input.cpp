@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "tensorion/core/precision.h"
+
 namespace tensorion {
 
 int checked_exponent(const at::Tensor& x, const char* name) {
@@ -24,15 +26,10 @@ int checked_exponent(const at::Tensor& x, const char* name) {
   return exponent;
 }
 
-at::Tensor scaled(const at::Tensor& x, int exponent) {
-  const int half = exponent / 2;
-  return x * std::ldexp(1.0, half) * std::ldexp(1.0, exponent - half);
-}
-
 NormInput norm_input(const at::Tensor& x, const char* name) {
   const int exponent = checked_exponent(x, name);
   const auto values = x.detach().to(at::TensorOptions().device(at::kCPU).dtype(at::kDouble));
-  return {scaled(values, -exponent).squeeze().contiguous(), exponent};
+  return {scale_by_power_of_two(values, -exponent).squeeze().contiguous(), exponent};
 }
 
 NormBounds norm_bounds(const NormInput& input, double lower, double upper) {

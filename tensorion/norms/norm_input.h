@@ -14,9 +14,6 @@ namespace tensorion {
 // and finite. Else the exponent e with 2^(e-1) <= max |x| < 2^e; 0 if x is 0.
 int checked_exponent(const at::Tensor& x, const char* name);
 
-// x * 2^exponent, also where 2^exponent itself is out of the dtype's range.
-at::Tensor scaled(const at::Tensor& x, int exponent);
-
 // 2^exponent * values is the input, its modes of size 1 dropped; values are
 // contiguous, in double and on the CPU, and at most 1.
 struct NormInput {

@@ -16,7 +16,7 @@ namespace {
 
 // x * 2^-exponent in the dtype to compute in: float32 at least.
 at::Tensor computable(const at::Tensor& x, int exponent) {
-  return scaled(x.to(at::promote_types(x.scalar_type(), at::kFloat)), -exponent);
+  return scale_by_power_of_two(x.to(at::promote_types(x.scalar_type(), at::kFloat)), -exponent);
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ at::Tensor nuclear_norm(const at::Tensor& x, at::IntArrayRef modes) {
   const bool is_scalar = x.dim() == 0 && modes.empty();
   const auto matrix = is_scalar ? x.reshape({1, 1}) : unfold(x, modes);
   const auto sum = at::linalg_svdvals(computable(matrix, exponent)).sum();
-  return scaled(sum, exponent).to(x.scalar_type());
+  return scale_by_power_of_two(sum, exponent).to(x.scalar_type());
 }
 
 at::Tensor dual_norm(const at::Tensor& x) {
@@ -36,7 +36,7 @@ at::Tensor dual_norm(const at::Tensor& x) {
   const auto values = computable(x, exponent);
   const auto euclidean = at::linalg_vector_norm(values);
   if (x.numel() == 0 || effective_order(x.sizes()) < 2)
-    return scaled(euclidean, exponent).to(x.scalar_type());
+    return scale_by_power_of_two(euclidean, exponent).to(x.scalar_type());
 
   std::vector<std::pair<int64_t, Unfolding>> by_side;  // min(rows, cols), the largest first
   for (const auto& modes : unfoldings(x.sizes())) {
@@ -53,7 +53,7 @@ at::Tensor dual_norm(const at::Tensor& x) {
     const auto nuclear = at::linalg_svdvals(unfolding.unfold(values)).sum();
     if (!largest.defined() || nuclear.item<double>() > largest.item<double>()) largest = nuclear;
   }
-  return scaled(largest, exponent).to(x.scalar_type());
+  return scale_by_power_of_two(largest, exponent).to(x.scalar_type());
 }
 
 }  // namespace tensorion

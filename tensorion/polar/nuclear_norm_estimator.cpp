@@ -19,11 +19,6 @@ namespace {
 // Filters before a matrix is solved in double precision instead.
 constexpr int kMaxPasses = 4;
 
-// a * 2^exponent, in two factors since one may leave the range of the dtype.
-at::Tensor scaled(const at::Tensor& a, int exponent) {
-  return (a * std::ldexp(1.0, exponent / 2)).mul_(std::ldexp(1.0, exponent - exponent / 2));
-}
-
 // The input in the dtype to compute in, with m <= n.
 at::Tensor wide(const at::Tensor& a) { return (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a)); }
 
@@ -45,7 +40,7 @@ NuclearNormEstimator::NuclearNormEstimator(const at::Tensor& a) : input_(a) {
       return;
     }
     exponent_ = std::ilogb(largest);  // by a power of two, so that scaling rounds nothing
-    a_ = scaled(a_, -exponent_);
+    a_ = scale_by_power_of_two(a_, -exponent_);
     gram_.emplace(a_);
   }
   bounds_ = heuristic_bounds_ = {0, gram_->nuclear_upper};
@@ -119,7 +114,7 @@ void NuclearNormEstimator::restore(const at::Tensor& a) {
   input_ = a;
   if (!gram_) return;
   a_ = wide(a);
-  if (exponent_ != 0) a_ = scaled(a_, -exponent_);
+  if (exponent_ != 0) a_ = scale_by_power_of_two(a_, -exponent_);
   gram_->matrix = lower_gram(a_);
 }
 
