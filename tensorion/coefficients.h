@@ -20,8 +20,11 @@ Coefficients unflatten(const std::vector<double>& values);
 // Far more steps than any input needs.
 inline constexpr int64_t kMaxSteps = 1000;
 
-// `steps` rows: those of `rows` in order, the last one repeated where steps exceed them.
+// `steps` rows: those of `rows` in order, and the last one again if there are more steps.
 Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps);
+
+// Polar Express for the smallest singular values that so many steps can lift.
+Coefficients polar_express_schedule(int64_t steps);
 
 // The largest value that the scheduled polynomials reach on [0, 1]: a bound of the result's spectral norm.
 double largest_value(const Coefficients& schedule);

@@ -39,6 +39,14 @@ class UnfoldingStrategy {
   std::optional<Modes> modes_;
 };
 
+// What "online" chose for each tensor, so that it can be kept for some steps: 0-dim tensors with the number of
+// the unfolding in the list `unfoldings(shape)`, on the tensors' devices. They are written if `decide`, else
+// read. With none of them every call decides by itself.
+struct UnfoldingChoices {
+  at::TensorList tensors;
+  bool decide = true;
+};
+
 struct LmoResult {
   at::Tensor x;
   Modes modes;         // the unfolding that was solved
@@ -50,7 +58,8 @@ struct LmoResult {
 // `unfolding` "online" searches for the unfolding with the largest nuclear norm, but solves only those that
 // bounds cannot rule out. The choice between unfoldings that are nearly equal uses heuristic bounds: no input
 // is known on which it differs from that of a brute-force search by more than rounding. `value` and `upper`
-// hold in any case. Of equals the first in the order of enumeration wins.
+// hold in any case. Of equals the first in the order of enumeration wins. It runs on the CPU, wherever the
+// input is.
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online",
               const PolarOptions& polar = {});
 

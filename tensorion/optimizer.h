@@ -30,8 +30,8 @@ namespace tensorion {
   OPTION(UnfoldingStrategy, unfolding, "balanced", anything, unfolding)                              \
   /* PolarOptions checks these three */                                                              \
   OPTION(std::string, polar, "auto", anything, polar.method)                                         \
-  OPTION(Coefficients, ns_coefficients, named_coefficients("muon"), anything, polar.ns_coefficients) \
-  OPTION(int64_t, ns_steps, 5, anything, polar.ns_steps)                                             \
+  OPTION(std::optional<Coefficients>, ns_coefficients, std::nullopt, anything, polar.ns_coefficients) \
+  OPTION(std::optional<int64_t>, ns_steps, std::nullopt, anything, polar.ns_steps)                   \
   /* the names that adjusted_scale knows */                                                          \
   OPTION(std::string, adjust_lr_fn, "match_rms_adamw", anything, adjust_lr_fn)                       \
   OPTION(int64_t, min_order, 3, at_least_one)                                                        \

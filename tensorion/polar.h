@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "tensorion/coefficients.h"
@@ -13,14 +14,17 @@ namespace tensorion {
 
 struct PolarOptions {
   // "halley":        rational passes by Cholesky, repeated until q >= 0.97 is certified; the best on CPUs.
-  // "newton_schulz": polynomial, matrix products only; the best on accelerators (there in bf16).
+  // "newton_schulz": polynomial, matrix products only; the best on accelerators (there in fp16).
   // "svd":           exact.
   // "auto":          halley on CPU, newton_schulz elsewhere.
   std::string method = "auto";
-  Coefficients ns_coefficients = named_coefficients("muon");
-  int64_t ns_steps = 5;
+  // The rows of "newton_schulz". If there are none: on CPUs "muon"; elsewhere the rows of Polar Express that
+  // suit the number of steps best, after a normalization that is closer than Muon's (docs/math.md).
+  std::optional<Coefficients> ns_coefficients;
+  // If not given: 5, or on accelerators 6 if there are no coefficients either.
+  std::optional<int64_t> ns_steps;
 
-  // Throws where an option is out of range.
+  // Throws if an option is out of range.
   void check() const;
 };
 
@@ -28,8 +32,9 @@ struct PolarOptions {
 inline constexpr double kPolarQuality = 0.97;
 
 // The polar factor of each matrix of a (..., m, n) tensor, in its dtype. Zero gives zero; the answer does not
-// depend on the scale of the input. fp16 and bf16 are computed in fp32 on CPU. Non-finite input is an error
-// on CPU; elsewhere it gives non-finite output, since finding it would stall the device.
+// depend on the scale of the input. fp16 and bf16 are computed in fp32 on CPUs. Input that is not finite is
+// an error; with "newton_schulz" on accelerators it gives NaN instead, since finding it would stall the
+// device. The other methods run on the CPU, wherever the input is.
 at::Tensor polar(const at::Tensor& a, const PolarOptions& options = {});
 
 }  // namespace tensorion

@@ -43,8 +43,10 @@ struct StepOptions {
 double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn);
 
 // Updates params and momenta in place. The lists are of equal length, as are the shapes at each index.
-// Gradients that are not finite give parameters that are not finite: see `first_nonfinite`.
-void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options);
+// Gradients that are not finite give parameters that are NaN: see `first_nonfinite`. Tensors on accelerators
+// are updated in batches, and with polar = "auto" or "newton_schulz" without a read from the device.
+void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options,
+          const UnfoldingChoices& choices = {});
 
 // The parts of a step, for processes that share its work: each may hold other pieces of the tensors, or solve
 // for other tensors. One after the other they are `step`, up to rounding.
@@ -52,17 +54,19 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
 //   directions       D <- scale X, of whole tensors; not finite where M is not
 //   apply_directions W <- (1 - eta gamma) W - eta D; elementwise
 void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options);
-std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options);
+std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options,
+                                   const UnfoldingChoices& choices = {});
 void apply_directions(at::TensorList params, at::TensorList directions, const StepOptions& options);
 
 // What solving for a tensor of this shape costs, in products of entries: m^2 (n + m) on an unfolding of m x
 // n, m <= n. For "online", that of the balanced one.
 double solving_cost(at::IntArrayRef shape, const UnfoldingStrategy& unfolding);
 
-// The index of the first tensor that holds a NaN or an infinity, -1 where there is none.
-int64_t first_nonfinite(at::TensorList tensors);
+// The number of the first tensor that holds a NaN or an infinity, or -1: a 0-dim int64 tensor on the device
+// of the first tensor.
+at::Tensor first_nonfinite(at::TensorList tensors);
 
-// 1.0 where a tensor holds a NaN or an infinity, else 0.0, as a 0-dim float tensor on their device.
+// 1.0 if a tensor holds a NaN or an infinity, else 0.0: a 0-dim float tensor on the device of the first tensor.
 at::Tensor any_nonfinite(at::TensorList tensors);
 
 }  // namespace tensorion

@@ -29,6 +29,15 @@ bool has_option(const std::string& optimizer, const std::string& option) {
   return optimizer == "tensorion" || option != "unfolding";
 }
 
+namespace {
+
+template <typename T>
+nlohmann::ordered_json json_or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+}  // namespace
+
 nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOptions& options) {
   const auto [beta1, beta2] = options.fallback_betas();
   const nlohmann::ordered_json all{
@@ -38,8 +47,8 @@ nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOpti
       {"nesterov", options.nesterov()},
       {"unfolding", options.unfolding().str()},
       {"polar", options.polar()},
-      {"ns_coefficients", options.ns_coefficients()},
-      {"ns_steps", options.ns_steps()},
+      {"ns_coefficients", json_or_null(options.ns_coefficients())},
+      {"ns_steps", json_or_null(options.ns_steps())},
       {"adjust_lr", options.adjust_lr_fn()},
       {"min_order", options.min_order()},
       {"fallback", options.fallback().value_or("none")},

@@ -88,8 +88,11 @@ c10::FunctionSchema check_options_schema() {
   return {"tensorion::check_options", "", std::move(arguments), {}};
 }
 
+// A 0-dim tensor on the device of `like`. Accelerators may lack float64: there it is float32, unless `like`
+// shows that they have it.
 Tensor number(double value, at::ScalarType dtype, const Tensor& like) {
-  return at::full({}, value, at::TensorOptions().dtype(dtype).device(like.device()));
+  const bool in_single = dtype == at::kDouble && !like.is_cpu() && like.scalar_type() != at::kDouble;
+  return at::full({}, value, at::TensorOptions().dtype(in_single ? at::kFloat : dtype).device(like.device()));
 }
 
 // For Meta kernels: a tensor of the same dtype and number of modes that functions take for the sake of their
@@ -130,14 +133,15 @@ std::tuple<std::vector<int64_t>, int64_t, int64_t, double> describe_unfolding(
 
 // ---- Polar factors and the LMO
 
-Tensor polar(const Tensor& matrix, const std::string& method, at::ArrayRef<double> ns_coefficients,
-             int64_t ns_steps) {
-  return tensorion::polar(matrix, {method, tensorion::unflatten(ns_coefficients.vec()), ns_steps})
-      .contiguous();
+Tensor polar(const Tensor& matrix, const std::string& method, const std::optional<c10::List<double>>& ns_coefficients,
+             std::optional<int64_t> ns_steps) {
+  PolarOptions options{method, std::nullopt, ns_steps};
+  if (ns_coefficients) options.ns_coefficients = tensorion::unflatten(ns_coefficients->vec());
+  return tensorion::polar(matrix, options).contiguous();
 }
 
-Tensor polar_meta(const Tensor& matrix, const std::string& method, at::ArrayRef<double> ns_coefficients,
-                  int64_t ns_steps) {
+Tensor polar_meta(const Tensor& matrix, const std::string& method,
+                  const std::optional<c10::List<double>>& ns_coefficients, std::optional<int64_t> ns_steps) {
   polar(without_elements(matrix), method, ns_coefficients, ns_steps);
   return uninitialized(matrix);
 }
@@ -283,12 +287,6 @@ void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList moment
                       {lr, momentum, weight_decay, maximize, lr_tensor, found_inf});
 }
 
-Tensor first_nonfinite(at::TensorList tensors) {
-  const auto index = tensorion::first_nonfinite(tensors);
-  return tensors.empty() ? at::scalar_tensor(index, at::kLong)
-                         : number(static_cast<double>(index), at::kLong, tensors[0]);
-}
-
 Tensor first_nonfinite_meta(at::TensorList) {
   return at::empty({}, at::TensorOptions(at::kLong).device(at::kMeta));
 }
@@ -315,7 +313,8 @@ TORCH_LIBRARY(tensorion, m) {
       describe_unfolding);
 
   m.def("named_coefficients(str name) -> float[]", named_coefficients);
-  m.def("polar(Tensor matrix, str method, float[] ns_coefficients, int ns_steps) -> Tensor");
+  m.def(
+      "polar(Tensor matrix, str method, float[]? ns_coefficients=None, int? ns_steps=None) -> Tensor");
   m.def(
       "lmo(Tensor x, str unfolding, str polar) -> (Tensor x, Tensor rows, Tensor value, Tensor upper, Tensor "
       "solved)");
@@ -365,7 +364,7 @@ TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {
   m.impl("apply_directions_", apply_directions);
   m.impl("adamw_step_", adamw_step);
   m.impl("sgd_step_", sgd_step);
-  m.impl("first_nonfinite", first_nonfinite);
+  m.impl("first_nonfinite", tensorion::first_nonfinite);
   m.impl("any_nonfinite", tensorion::any_nonfinite);
 }
 

@@ -100,7 +100,7 @@ def _nuclear_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
             derivative = x.sign()
         else:
             matrix = torch.ops.tensorion.unfold(x, ctx.modes)
-            factor = torch.ops.tensorion.polar(matrix, "svd", [1.0, 0.0, 0.0], 1)
+            factor = torch.ops.tensorion.polar(matrix, "svd")
             derivative = torch.ops.tensorion.fold(factor, ctx.modes, x.shape)
     return _Gradient.apply(x, gradient, derivative, "nuclear_norm"), None
 

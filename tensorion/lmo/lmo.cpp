@@ -55,6 +55,12 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
                    "[tensorion.lmo] expected a real floating-point tensor, got ", m.scalar_type());
   TORCH_CHECK_VALUE(m.layout() == at::kStrided, "[tensorion.lmo] expected a dense tensor, got ", m.layout());
   polar.check();
+  if (!m.is_cpu()) {
+    // Certificates need values: on another device each would be a read from there.
+    auto result = lmo(m.detach().cpu(), unfolding, polar);
+    result.x = result.x.to(m.device());
+    return result;
+  }
   const auto [input, exponent] = moderate(m.detach());
   LmoResult result;
   double upper = 0;

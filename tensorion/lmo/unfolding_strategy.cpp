@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tensorion/lmo.h"
+#include "tensorion/lmo/direction.h"
 
 namespace tensorion {
 namespace {
@@ -30,6 +31,22 @@ Unfolding UnfoldingStrategy::choose(at::IntArrayRef shape) const {
   if (modes_) return {shape, *modes_};
   if (effective_order(shape) < 2) return column_unfolding(shape);
   return {shape, balanced_unfolding(shape)};
+}
+
+int64_t unfolding_number(const Unfolding& unfolding) {
+  if (effective_order(unfolding.shape()) < 2) return 0;
+  const auto all = unfoldings(unfolding.shape());
+  const auto place = std::find(all.begin(), all.end(), unfolding.canonical());
+  return place == all.end() ? 0 : place - all.begin();
+}
+
+Unfolding numbered_unfolding(at::IntArrayRef shape, int64_t number) {
+  if (effective_order(shape) < 2) return column_unfolding(shape);
+  const auto all = unfoldings(shape);
+  TORCH_CHECK_VALUE(number >= 0 && number < static_cast<int64_t>(all.size()),
+                    "[tensorion.lmo] expected the number of one of ", all.size(), " unfoldings of shape ", shape,
+                    ", got ", number);
+  return {shape, all[number]};
 }
 
 std::string UnfoldingStrategy::str() const {

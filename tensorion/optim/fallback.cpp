@@ -3,10 +3,9 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-#include <map>
-#include <tuple>
 
 #include "tensorion/core/precision.h"
+#include "tensorion/core/tensor_groups.h"
 
 namespace tensorion {
 namespace {
@@ -40,17 +39,7 @@ at::Tensor dense_reference(const at::Tensor& param) {
   return param.is_non_overlapping_and_dense() ? param : at::empty_like(param, at::MemoryFormat::Contiguous);
 }
 
-// A kernel call takes tensors of one device and dtype.
-std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<size_t>> by_device_and_type(
-    at::TensorList params) {
-  std::map<std::tuple<c10::DeviceType, int, at::ScalarType>, std::vector<size_t>> groups;
-  for (size_t i = 0; i < params.size(); ++i) {
-    const auto device = params[i].device();
-    groups[{device.type(), device.index(), params[i].scalar_type()}].push_back(i);
-  }
-  return groups;
-}
-
+// A scalar on the device of a parameter.
 std::optional<at::Tensor> moved(const std::optional<at::Tensor>& scalar, const at::Tensor& param) {
   return scalar ? std::optional(scalar->to(param.device())) : std::nullopt;
 }
@@ -61,7 +50,7 @@ void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_
                 at::TensorList exp_avg_sqs, at::TensorList steps, const AdamWStepOptions& options) {
   const NoAutocastGuard no_autocast;
   const c10::NoGradGuard no_grad;
-  for (const auto& [key, indices] : by_device_and_type(params)) {
+  for (const auto& indices : by_device_and_dtype(params)) {
     Aligned param, grad, exp_avg, exp_avg_sq;
     std::vector<at::Tensor> step;
     for (const size_t i : indices) {
@@ -80,10 +69,9 @@ void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_
                         options.maximize,
                         /*grad_scale=*/std::nullopt, found_inf);
     };
-    options.lr_tensor ? run(*options.lr_tensor) : run(options.lr);
-    if (found_inf) {
-      for (auto& count : step) count.sub_(found_inf->to(count.device()));
-    }
+    const auto lr = moved(options.lr_tensor, params[indices[0]]);
+    lr ? run(*lr) : run(options.lr);
+    if (found_inf) at::_foreach_sub_(step, std::vector<at::Tensor>(step.size(), *found_inf));
     for (const auto* list : {&param, &exp_avg, &exp_avg_sq}) list->copy_back();
   }
 }
@@ -92,7 +80,7 @@ void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList moment
               const SgdStepOptions& options) {
   const NoAutocastGuard no_autocast;
   const c10::NoGradGuard no_grad;
-  for (const auto& [key, indices] : by_device_and_type(params)) {
+  for (const auto& indices : by_device_and_dtype(params)) {
     Aligned param, grad, buffer;
     for (const size_t i : indices) {
       const auto reference = dense_reference(params[i]);
@@ -106,7 +94,8 @@ void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList moment
                       /*dampening=*/0, /*nesterov=*/false, options.maximize, /*is_first_step=*/false,
                       /*grad_scale=*/std::nullopt, found_inf);
     };
-    options.lr_tensor ? run(*options.lr_tensor) : run(options.lr);
+    const auto lr = moved(options.lr_tensor, params[indices[0]]);
+    lr ? run(*lr) : run(options.lr);
     for (const auto* list : {&param, &buffer}) list->copy_back();
   }
 }

@@ -68,7 +68,7 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
   return groups;
 }
 
-void check_gradient(const at::Tensor& param, const std::string& name, const TensorionOptions& options) {
+void check_gradient(const at::Tensor& param, const std::string& name) {
   const auto& grad = param.grad();
   TORCH_CHECK_VALUE(!param.is_inference() || c10::InferenceMode::is_enabled(), "[tensorion.Tensorion] ", name,
                     " was made in inference mode, and can only be updated there");
@@ -79,8 +79,6 @@ void check_gradient(const at::Tensor& param, const std::string& name, const Tens
                     "[tensorion.Tensorion] expected a gradient like ", name, " (", param.scalar_type(),
                     " on ", param.device(), "), got shape ", grad.sizes(), ", ", grad.scalar_type(), " on ",
                     grad.device());
-  TORCH_CHECK_VALUE(options.nonfinite() != "error" || first_nonfinite({grad}) < 0,
-                    "[tensorion.Tensorion] the gradient of ", name, " is not finite; nothing was changed");
 }
 
 std::unique_ptr<TensorionParamState> fresh_state(const at::Tensor& param, const std::string& algorithm) {
@@ -174,7 +172,8 @@ at::Tensor Tensorion::step(LossClosure closure) {
   }
   const c10::NoGradGuard no_grad;
   // Everything is looked at before anything changes.
-  std::vector<at::Tensor> skippable;
+  std::vector<at::Tensor> watched, skippable;
+  std::vector<std::string> names;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = options_of(param_groups_[g]);
     options.check_step();
@@ -183,14 +182,26 @@ at::Tensor Tensorion::step(LossClosure closure) {
     for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {
       const auto& param = param_groups_[g].params()[i];
       if (!param.grad().defined()) continue;
-      check_gradient(param, describe(g, i, param), options);
+      const auto name = describe(g, i, param);
+      check_gradient(param, name);
       if (options.nonfinite() == "skip") skippable.push_back(param.grad());
+      if (options.nonfinite() == "error") {
+        watched.push_back(param.grad());
+        names.push_back(name);
+      }
     }
+  }
+  if (!watched.empty()) {
+    const auto bad = first_nonfinite(watched).item<int64_t>();
+    TORCH_CHECK_VALUE(bad < 0, "[tensorion.Tensorion] the gradient of ", names[bad],
+                      " is not finite; nothing was changed");
   }
   std::optional<at::Tensor> found_inf;
   if (!skippable.empty()) {
     found_inf = any_nonfinite(skippable);
-    skipped_ = skipped_.defined() ? skipped_ + found_inf->to(skipped_.device()) : *found_inf;
+    // Counted in place, so that replays of a captured graph count, too.
+    if (!skipped_.defined()) skipped_ = at::zeros_like(*found_inf);
+    skipped_.add_(found_inf->to(skipped_.device()));
     if (found_inf->is_cpu()) {
       if (found_inf->item<float>() != 0) return loss;
       found_inf.reset();

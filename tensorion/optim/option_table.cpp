@@ -35,6 +35,17 @@ struct Stored<Coefficients> {
   static Coefficients to(const std::vector<double>& stored) { return unflatten(stored); }
 };
 
+template <typename T>
+struct Stored<std::optional<T>> {
+  using Type = std::optional<typename Stored<T>::Type>;
+  static Type from(const std::optional<T>& value) {
+    return value ? Type(Stored<T>::from(*value)) : std::nullopt;
+  }
+  static std::optional<T> to(const Type& stored) {
+    return stored ? std::optional<T>(Stored<T>::to(*stored)) : std::nullopt;
+  }
+};
+
 // ---- Ranges, by their names in the table
 
 // Calls check(number) for each number of an option.

@@ -35,6 +35,7 @@ std::vector<Span> spans(at::TensorList params) {
     const bool in_memory = param.numel() > 0 && param.has_storage() && !param.storage().device().is_meta();
     if (!in_memory || !param.is_non_overlapping_and_dense()) continue;
     const auto* begin = static_cast<const char*>(param.const_data_ptr());
+    if (begin == nullptr) continue;  // tensors that wrap others have no memory of their own
     found.push_back({param.device(), begin, begin + param.nbytes(), i});
   }
   return found;

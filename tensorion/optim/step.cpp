@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "tensorion/core/precision.h"
 #include "tensorion/core/scratch_arena.h"
 #include "tensorion/core/strided.h"
+#include "tensorion/core/tensor_groups.h"
 #include "tensorion/lmo/direction.h"
+#include "tensorion/optim/device_step.h"
+#include "tensorion/optim/nonfinite.h"
 #include "tensorion/optim/tensor_schedule.h"
 
 namespace tensorion {
@@ -56,94 +58,93 @@ void check_unfoldings(at::TensorList tensors, const UnfoldingStrategy& strategy)
   for (const auto& tensor : tensors) strategy.choose(tensor.sizes());
 }
 
-// The largest finite value of the dtype.
-double largest_finite(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble: return std::numeric_limits<double>::max();
-    case at::kHalf: return 65504.0;
-    case at::kBFloat16: return 3.3895313892515355e38;
-    default: return std::numeric_limits<float>::max();
+// Whether there is a choice for each tensor, if there are any.
+void check_choices(at::TensorList tensors, const StepOptions& options, const UnfoldingChoices& choices) {
+  if (choices.tensors.empty()) return;
+  TORCH_CHECK_VALUE(options.unfolding.is_online() && choices.tensors.size() == tensors.size(),
+                    "[tensorion.step] expected a choice for each tensor and unfolding 'online', got ",
+                    choices.tensors.size(), " choices for ", tensors.size(), " tensors and unfolding '",
+                    options.unfolding.str(), "'");
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    TORCH_CHECK_VALUE(choices.tensors[i].dim() == 0 && choices.tensors[i].device() == tensors[i].device(),
+                      "[tensorion.step] expected a 0-dim choice on ", tensors[i].device(), " at index ", i,
+                      ", got shape ", choices.tensors[i].sizes(), " on ", choices.tensors[i].device());
   }
 }
 
-// Sums propagate what is not finite, and are fast; those of large numbers may overflow, so that a sum which
-// is not finite says nothing yet.
-bool is_finite(const at::Tensor& x) {
-  return std::isfinite(x.sum(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).item<double>()) ||
-         x.isfinite().all().item<bool>();
-}
-
-// The options for a tensor on this device. On the CPU tensors in them become numbers, which costs no
-// synchronization there; elsewhere they stay on the device, which alone knows their values. Nothing if the
-// step is to be skipped.
-std::optional<StepOptions> options_on(const c10::Device& device, const StepOptions& options) {
+// The options for the CPU, where tensors in them become numbers. Nothing if the step is to be skipped.
+std::optional<StepOptions> options_on_cpu(const StepOptions& options) {
   auto local = options;
-  if (device.is_cpu()) {
-    if (options.found_inf && options.found_inf->item<double>() != 0) return std::nullopt;
-    if (options.lr_tensor) local.lr = options.lr_tensor->item<double>();
-    local.lr_tensor.reset();
-    local.found_inf.reset();
-    return local;
-  }
-  for (auto* scalar : {&local.lr_tensor, &local.found_inf}) {
-    if (*scalar) *scalar = (*scalar)->to(device, at::kFloat);
-  }
+  if (options.found_inf && options.found_inf->item<double>() != 0) return std::nullopt;
+  if (options.lr_tensor) local.lr = options.lr_tensor->item<double>();
+  local.lr_tensor.reset();
+  local.found_inf.reset();
   return local;
 }
 
-// 1 if the device is to make the step, else 0.
-at::Tensor is_made(const at::Tensor& found_inf) { return (found_inf == 0).to(at::kFloat); }
-
-// M <- G + beta M. Returns false if M is known not to be finite, which only the CPU can tell without a
-// synchronization. A sum of finite gradients may overflow: it is clamped to the largest number, and keeps its
-// sign.
+// M <- G + beta M. Returns false if M is not finite. A sum of finite gradients may overflow: it is clamped to
+// the largest number, and keeps its sign.
 bool accumulate(const at::Tensor& momentum, const at::Tensor& grad, const StepOptions& options) {
-  const double sign = options.maximize ? -1 : 1;
-  const double limit = largest_finite(momentum.scalar_type());
-  if (options.found_inf) {
-    const auto go = is_made(*options.found_inf);
-    momentum.mul_((1 - (1 - options.momentum) * go).to(momentum.scalar_type()))
-        .add_(at::where(go > 0, grad, at::zeros_like(grad)), sign)
-        .clamp_(-limit, limit);
-    return true;
-  }
-  if (axpby_(options.momentum, momentum, sign, grad) || !momentum.is_cpu() || is_finite(momentum))
-    return true;
+  if (axpby_(options.momentum, momentum, options.maximize ? -1 : 1, grad) || is_finite(momentum)) return true;
   if (!is_finite(grad)) return false;
+  const double limit = largest_finite(momentum.scalar_type());
   momentum.clamp_(-limit, limit);
   return is_finite(momentum);
 }
 
-// W <- (1 - eta gamma) W - eta scale X.
-void descend(const at::Tensor& param, const at::Tensor& x, double scale, const StepOptions& options) {
-  if (!options.lr_tensor && !options.found_inf) {
-    axpby_(1 - options.lr * options.weight_decay, param, -options.lr * scale, x);
-    return;
+// The direction of a tensor; for "online" with the choice that is kept, or a new one that is.
+Direction choose_direction(const at::Tensor& target, const StepOptions& options, const UnfoldingChoices& choices,
+                           size_t i) {
+  if (choices.tensors.empty()) return lmo_direction(target, options.unfolding, options.polar);
+  const auto& choice = choices.tensors[i];
+  if (!choices.decide) {
+    const auto kept = numbered_unfolding(target.sizes(), choice.item<int64_t>());
+    return lmo_direction(target, kept.modes(), options.polar);
   }
-  auto lr = options.lr_tensor ? *options.lr_tensor : at::full({}, options.lr, options.found_inf->options());
-  if (options.found_inf) lr = lr * is_made(*options.found_inf);
-  if (options.weight_decay != 0) param.mul_((1 - lr * options.weight_decay).to(param.scalar_type()));
-  param.sub_(x * (lr * scale).to(x.scalar_type()));
+  auto direction = lmo_direction(target, options.unfolding, options.polar);
+  choice.fill_(unfolding_number(direction.unfolding));
+  return direction;
 }
 
-// Algorithm 1 of the paper for one tensor.
+// Algorithm 1 of the paper for one tensor on the CPU.
 void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& momentum,
-            const StepOptions& all_options) {
-  const auto options = options_on(param.device(), all_options);
-  if (!options) return;
-  bool finite = accumulate(momentum, grad, *options);
+            const StepOptions& options, const UnfoldingChoices& choices, size_t i) {
+  bool finite = accumulate(momentum, grad, options);
   auto target = momentum;
-  if (options->nesterov) {
+  if (options.nesterov) {
     target = scratch(momentum.sizes(), momentum.options());
     copy_strided(momentum, target);
-    finite = accumulate(target, grad, *options) && finite;
+    finite = accumulate(target, grad, options) && finite;
   }
   if (!finite) {
     param.fill_(NAN);
     return;
   }
-  const auto direction = lmo_direction(target, options->unfolding, options->polar);
-  descend(param, direction.x, adjusted_scale(direction.unfolding, options->adjust_lr_fn), *options);
+  const auto direction = choose_direction(target, options, choices, i);
+  const double scale = adjusted_scale(direction.unfolding, options.adjust_lr_fn);
+  axpby_(1 - options.lr * options.weight_decay, param, -options.lr * scale, direction.x);
+}
+
+// The indices of the tensors on the CPU, and of those of each device and dtype elsewhere. Tensors without
+// elements are left out.
+struct Places {
+  std::vector<size_t> cpu;
+  std::vector<std::vector<size_t>> devices;
+};
+
+Places places(at::TensorList tensors) {
+  Places found;
+  for (auto& indices : by_device_and_dtype(tensors)) {
+    std::erase_if(indices, [&](size_t i) { return tensors[i].numel() == 0; });
+    if (indices.empty()) continue;
+    if (tensors[indices[0]].is_cpu()) {
+      found.cpu.insert(found.cpu.end(), indices.begin(), indices.end());
+    } else {
+      found.devices.push_back(std::move(indices));
+    }
+  }
+  std::sort(found.cpu.begin(), found.cpu.end());
+  return found;
 }
 
 }  // namespace
@@ -171,14 +172,23 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
   return 1 / std::sqrt(std::max(1.0, taps));
 }
 
-void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options) {
+void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options,
+          const UnfoldingChoices& choices) {
   const NoAutocastGuard no_autocast;
   options.check();
   check_lists(params, grads, momenta);
   check_unfoldings(params, options.unfolding);
+  check_choices(params, options, choices);
   const c10::NoGradGuard no_grad;
-  for_each_tensor(params, options.unfolding,
-                  [&](size_t i) { update(params[i], grads[i], momenta[i], options); });
+  const auto [cpu, devices] = places(params);
+  for (const auto& indices : devices) {
+    step_on_device(at_indices(params, indices), at_indices(grads, indices), at_indices(momenta, indices), options,
+                   {at_indices(choices.tensors, indices), choices.decide});
+  }
+  const auto local = cpu.empty() ? std::nullopt : options_on_cpu(options);
+  if (!local) return;
+  for_each_tensor(params, cpu, options.unfolding,
+                  [&](size_t i) { update(params[i], grads[i], momenta[i], *local, choices, i); });
 }
 
 void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options) {
@@ -190,24 +200,36 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptio
   check_floating(momenta, "momenta");
   check_alike(momenta, grads, "gradient");
   const c10::NoGradGuard no_grad;
-  for (size_t i = 0; i < momenta.size(); ++i) accumulate(momenta[i], grads[i], options);
+  const auto [cpu, devices] = places(momenta);
+  for (const auto& indices : devices)
+    add_gradients_on_device(at_indices(momenta, indices), at_indices(grads, indices), options);
+  for (const size_t i : cpu) accumulate(momenta[i], grads[i], options);
 }
 
-std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options) {
+std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options,
+                                   const UnfoldingChoices& choices) {
   const NoAutocastGuard no_autocast;
   options.check();
   check_floating(targets, "momenta");
   check_unfoldings(targets, options.unfolding);
+  check_choices(targets, options, choices);
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> found;
-  for (const auto& target : targets) found.push_back(at::empty(target.sizes(), target.options()));
-  for_each_tensor(targets, options.unfolding, [&](size_t i) {
-    // As in `step`, values are looked at on the CPU only.
-    if (targets[i].is_cpu() && !is_finite(targets[i])) {
+  std::vector<at::Tensor> found(targets.size());
+  const auto [cpu, devices] = places(targets);
+  for (const auto& indices : devices) {
+    const auto directions = directions_on_device(at_indices(targets, indices), options,
+                                                 {at_indices(choices.tensors, indices), choices.decide});
+    for (size_t i = 0; i < indices.size(); ++i) found[indices[i]] = directions[i];
+  }
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (!found[i].defined()) found[i] = at::empty(targets[i].sizes(), targets[i].options());
+  }
+  for_each_tensor(targets, cpu, options.unfolding, [&](size_t i) {
+    if (!is_finite(targets[i])) {
       found[i].fill_(NAN);
       return;
     }
-    const auto direction = lmo_direction(targets[i], options.unfolding, options.polar);
+    const auto direction = choose_direction(targets[i], options, choices, i);
     copy_strided(direction.x, found[i]);
     found[i].mul_(adjusted_scale(direction.unfolding, options.adjust_lr_fn));
   });
@@ -223,32 +245,16 @@ void apply_directions(at::TensorList params, at::TensorList directions, const St
   check_floating(params, "parameters");
   check_alike(params, directions, "direction");
   const c10::NoGradGuard no_grad;
-  for (size_t i = 0; i < params.size(); ++i) {
-    if (const auto local = options_on(params[i].device(), options))
-      descend(params[i], directions[i], 1, *local);
-  }
+  const auto [cpu, devices] = places(params);
+  for (const auto& indices : devices)
+    apply_directions_on_device(at_indices(params, indices), at_indices(directions, indices), options);
+  const auto local = cpu.empty() ? std::nullopt : options_on_cpu(options);
+  if (!local) return;
+  for (const size_t i : cpu) axpby_(1 - local->lr * local->weight_decay, params[i], -local->lr, directions[i]);
 }
 
 double solving_cost(at::IntArrayRef shape, const UnfoldingStrategy& unfolding) {
   return estimate_cost(shape, unfolding).products;
-}
-
-int64_t first_nonfinite(at::TensorList tensors) {
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!is_finite(tensors[i])) return static_cast<int64_t>(i);
-  }
-  return -1;
-}
-
-at::Tensor any_nonfinite(at::TensorList tensors) {
-  TORCH_CHECK_VALUE(!tensors.empty(), "[tensorion.step] expected at least one tensor, got none");
-  const auto number = at::TensorOptions().dtype(at::kFloat).device(tensors[0].device());
-  if (tensors[0].is_cpu()) return at::full({}, first_nonfinite(tensors) < 0 ? 0.0 : 1.0, number);
-  std::vector<at::Tensor> magnitudes{at::zeros({}, number)};
-  for (const auto& tensor : tensors) {
-    if (tensor.numel() > 0) magnitudes.push_back(at::linalg_vector_norm(tensor, INFINITY).to(number));
-  }
-  return at::stack(magnitudes).isfinite().logical_not().any().to(at::kFloat);
 }
 
 }  // namespace tensorion

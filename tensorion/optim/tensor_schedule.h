@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <numeric>
 #include <vector>
 
 #include "tensorion/core/parallel.h"
@@ -39,25 +38,24 @@ inline int64_t scratch_budget_factor(const UnfoldingStrategy& strategy) {
 // Minimum scratch budget in elements (16 MiB in fp32); too small to matter.
 inline constexpr int64_t kMinScratchBudget = int64_t{1} << 22;
 
-// Calls update(i) for every tensor, the costliest first. Tensors so small that the budget allows one for each
+// Calls update(i) for the tensors at these indices, all on the CPU, the costliest first. Tensors so small that the budget allows one for each
 // thread are updated in parallel on one thread each; the others before them, one after the other on all
 // threads.
 template <typename Update>
-void for_each_tensor(at::TensorList tensors, const UnfoldingStrategy& strategy, Update update) {
-  std::vector<UpdateCost> costs;
+void for_each_tensor(at::TensorList tensors, std::vector<size_t> order, const UnfoldingStrategy& strategy,
+                     Update update) {
+  std::vector<UpdateCost> costs(tensors.size());
   int64_t budget = kMinScratchBudget;
-  for (const auto& tensor : tensors) {
-    costs.push_back(estimate_cost(tensor.sizes(), strategy));
-    budget = std::max(budget, scratch_budget_factor(strategy) * costs.back().unfolding);
+  for (const size_t i : order) {
+    costs[i] = estimate_cost(tensors[i].sizes(), strategy);
+    budget = std::max(budget, scratch_budget_factor(strategy) * costs[i].unfolding);
   }
-  std::vector<size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return costs[a].products > costs[b].products; });
   const int64_t threads = at::in_parallel_region() ? 1 : at::get_num_threads();
   std::vector<size_t> small;
   for (const size_t i : order) {
-    if (tensors[i].is_cpu() && threads > 1 && threads * costs[i].memory <= budget) {
+    if (threads > 1 && threads * costs[i].memory <= budget) {
       small.push_back(i);
     } else {
       update(i);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensorion/polar/polar_express_tables.h"
+
 namespace tensorion {
 namespace {
 
@@ -40,6 +42,12 @@ Coefficients with_safety(Coefficients rows, double s) {
   return rows;
 }
 
+void check_steps(int64_t steps) {
+  TORCH_CHECK_VALUE(steps >= 1, "[tensorion.polar] ns_steps must be at least 1, got ", steps);
+  TORCH_CHECK_VALUE(steps <= kMaxSteps, "[tensorion.polar] ns_steps must be at most ", kMaxSteps, ", got ",
+                    steps);
+}
+
 }  // namespace
 
 Coefficients named_coefficients(const std::string& name) {
@@ -67,9 +75,7 @@ Coefficients unflatten(const std::vector<double>& values) {
 }
 
 Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps) {
-  TORCH_CHECK_VALUE(steps >= 1, "[tensorion.polar] ns_steps must be at least 1, got ", steps);
-  TORCH_CHECK_VALUE(steps <= kMaxSteps, "[tensorion.polar] ns_steps must be at most ", kMaxSteps, ", got ",
-                    steps);
+  check_steps(steps);
   TORCH_CHECK_VALUE(!rows.empty(),
                     "[tensorion.polar] ns_coefficients must hold at least one row (a, b, c), got none");
   for (const auto& row : rows) {
@@ -83,6 +89,14 @@ Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps) {
     schedule.push_back(rows[std::min<size_t>(static_cast<size_t>(i), rows.size() - 1)]);
   }
   return schedule;
+}
+
+Coefficients polar_express_schedule(int64_t steps) {
+  using namespace polar_express_tables;
+  check_steps(steps);
+  const auto most = kFewestSteps + static_cast<int64_t>(kBySteps.size()) - 1;
+  const auto& rows = kBySteps[std::clamp(steps, kFewestSteps, most) - kFewestSteps];
+  return coefficient_schedule(rows, steps);
 }
 
 double largest_value(const Coefficients& schedule) {

@@ -15,6 +15,10 @@ namespace {
 constexpr size_t kFirstRun = 2;
 constexpr size_t kRun = 3;
 
+// Steps if none are given: those that the published coefficients were made for, and on accelerators.
+constexpr int64_t kPublishedSteps = 5;
+constexpr int64_t kDeviceSteps = 6;
+
 // p = a I + b r + c r^2.
 at::Tensor polynomial(const at::Tensor& r, const std::array<double, 3>& row) {
   auto p = commuting_product(r, r, row[2], row[1], r);
@@ -41,50 +45,49 @@ at::Tensor product(const at::Tensor& q, const at::Tensor& x) {
 
 at::Tensor zero_to_one(const at::Tensor& scale) { return at::where(scale > 0, scale, at::ones_like(scale)); }
 
-// ||x||_F^2 of each matrix, of shape (..., 1, 1), from r = x x^T.
-at::Tensor squared_norms(const at::Tensor& r) {
-  return r.diagonal(0, -2, -1).sum(-1, /*keepdim=*/true).unsqueeze(-1);
+// The squared norm of each matrix, of shape (..., 1, 1), from r = x x^T.
+at::Tensor squared_norms(const at::Tensor& r, Normalization normalization) {
+  return normalization == Normalization::kSchatten4
+             ? at::linalg_vector_norm(r, 2, at::IntArrayRef{-2, -1}, /*keepdim=*/true)
+             : r.diagonal(0, -2, -1).sum(-1, /*keepdim=*/true).unsqueeze(-1);
 }
 
-// Whether no squares left the range of the dtype, as those of very small or large entries do. Asked on the
-// CPU only, where that costs no synchronization.
+// Whether no squares left the range of the dtype, as those of very small or large entries do.
 bool is_moderate(const at::Tensor& squared_norms) {
   return ((squared_norms > 1 / kModerateSquares) & (squared_norms < kModerateSquares)).all().item<bool>();
 }
 
 }  // namespace
 
-at::Tensor newton_schulz(const at::Tensor& x, const Coefficients& schedule) {
+NewtonSchulzSchedule newton_schulz_schedule(const PolarOptions& options, c10::DeviceType device) {
+  if (device == c10::kCPU || options.ns_coefficients) {
+    return {coefficient_schedule(options.ns_coefficients.value_or(named_coefficients("muon")),
+                                 options.ns_steps.value_or(kPublishedSteps)),
+            Normalization::kFrobenius};
+  }
+  return {polar_express_schedule(options.ns_steps.value_or(kDeviceSteps)), Normalization::kSchatten4};
+}
+
+at::Tensor newton_schulz(const at::Tensor& x, const NewtonSchulzSchedule& schedule) {
+  const auto& steps = schedule.steps;
   auto y = x;
-  at::Tensor r;
-  if (x.is_cpu()) r = gram(y);
-  if (!r.defined() || !is_moderate(squared_norms(r))) {
+  auto r = gram(y);
+  if (!is_moderate(squared_norms(r, Normalization::kFrobenius))) {
     y = x / zero_to_one(x.abs().amax({-2, -1}, true));
     r = gram(y);
   }
   // y / ||y||_F is never formed: the first factor takes the norm along.
-  const auto squares = zero_to_one(squared_norms(r));
+  const auto squares = zero_to_one(squared_norms(r, schedule.normalization));
   r = r / squares;
   // Five plain steps cost 15 m^2 n + 5 m^3 in symmetric products, five in the Gram domain 6 m^2 n + 14 m^3.
   const bool wide = 2 * x.size(-1) > 3 * x.size(-2);
-  for (size_t first = 0, last = 0; first < schedule.size(); first = last) {
+  for (size_t first = 0, last = 0; first < steps.size(); first = last) {
     if (first > 0) r = gram(y);
-    last = std::min(schedule.size(), first + (!wide ? 1 : first == 0 ? kFirstRun : kRun));
-    const auto q = gram_steps(r, schedule, first, last);
+    last = std::min(steps.size(), first + (!wide ? 1 : first == 0 ? kFirstRun : kRun));
+    const auto q = gram_steps(r, steps, first, last);
     y = product(first == 0 ? q.div_(squares.sqrt()) : q, y);
   }
   return y;
-}
-
-at::Tensor newton_schulz_bf16(const at::Tensor& x, const Coefficients& schedule) {
-  auto y = x.reshape({-1, x.size(-2), x.size(-1)}).to(at::kFloat);
-  y = y / zero_to_one(y.abs().amax({-2, -1}, /*keepdim=*/true));
-  y = (y / zero_to_one(at::linalg_vector_norm(y, 2, {-2, -1}, /*keepdim=*/true))).to(at::kBFloat16);
-  for (const auto& [a, b, c] : schedule) {
-    const auto r = at::bmm(y, y.mT());
-    y = at::baddbmm(y, at::baddbmm(r, r, r, b, c), y, a, 1);
-  }
-  return y.reshape(x.sizes());
 }
 
 }  // namespace tensorion

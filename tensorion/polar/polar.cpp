@@ -9,6 +9,7 @@
 #include "tensorion/core/precision.h"
 #include "tensorion/core/strided.h"
 #include "tensorion/polar/newton_schulz.h"
+#include "tensorion/polar/newton_schulz_batch.h"
 #include "tensorion/polar/nuclear_norm_estimator.h"
 #include "tensorion/polar/polar_factor.h"
 #include "tensorion/polar/svd_factor.h"
@@ -22,17 +23,16 @@ constexpr int64_t kLargeSide = 256;
 constexpr int64_t kBatchElements = 1 << 16;
 
 at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options) {
-  const auto schedule = coefficient_schedule(options.ns_coefficients, options.ns_steps);
+  const auto schedule = newton_schulz_schedule(options, a.device().type());
+  if (!a.is_cpu()) return newton_schulz_on_device(a, schedule);
   const bool tall = a.size(-2) > a.size(-1);
-  const auto wide = tall ? a.mT() : a;
-  const auto x =
-      (a.is_cpu() ? newton_schulz(wide.to(compute_type(a)), schedule) : newton_schulz_bf16(wide, schedule))
-          .to(a.scalar_type());
+  const auto x = newton_schulz((tall ? a.mT() : a).to(compute_type(a)), schedule).to(a.scalar_type());
   return tall ? x.mT() : x;
 }
 
 // One matrix by a method other than newton_schulz.
 PolarFactor single_factor(const at::Tensor& a, const std::string& method) {
+  TORCH_INTERNAL_ASSERT(a.is_cpu());
   return method == "svd" || is_tiny(a) ? svd_factor(a) : NuclearNormEstimator(a).factor();
 }
 
@@ -68,7 +68,7 @@ void PolarOptions::check() const {
   TORCH_CHECK_VALUE(method == "auto" || method == "halley" || method == "newton_schulz" || method == "svd",
                     "[tensorion.polar] method must be 'auto', 'halley', 'newton_schulz' or 'svd', got '",
                     method, "'");
-  coefficient_schedule(ns_coefficients, ns_steps);
+  newton_schulz_schedule(*this, c10::kCPU);
 }
 
 PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
@@ -82,7 +82,7 @@ PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
   NuclearNormEstimator estimate(a.detach());
   for (int level = 0; level < 3; ++level) estimate.refine();
   auto x = newton_schulz_factor(a.detach(), options);
-  const double norm = largest_value(coefficient_schedule(options.ns_coefficients, options.ns_steps));
+  const double norm = largest_value(newton_schulz_schedule(options, a.device().type()).steps);
   const double value = inner_product(a, x) / std::max(1.0, norm);
   return {x, value, estimate.bounds()};
 }
@@ -106,12 +106,14 @@ at::Tensor polar(const at::Tensor& a, const PolarOptions& options) {
     if (a.is_cpu()) largest_entry(input);
     return newton_schulz_factor(input, options).clone();
   }
+  // Factorizations decide by values that they compute: on another device each would be a read from there.
+  if (!a.is_cpu()) return polar(input.cpu(), options).to(a.device());
   if (a.dim() == 2) return single_factor(input, method).x.clone();
   const auto matrices = input.reshape({-1, a.size(-2), a.size(-1)});
   auto out = at::empty_like(matrices, at::MemoryFormat::Contiguous);
   const int64_t count = matrices.size(0), side = std::min(a.size(-2), a.size(-1));
   // Small matrices side by side, large ones one after the other on all threads.
-  const bool is_parallel = a.is_cpu() && side < kLargeSide;
+  const bool is_parallel = side < kLargeSide;
   if (method == "svd" || is_tiny(a)) {
     const int64_t group = std::max<int64_t>(1, kBatchElements / (a.size(-2) * a.size(-1)));
     parallel_for_with_tls(

@@ -1,0 +1,141 @@
+"""An accelerator in Python: tensors of a device whose values are computed on the CPU.
+
+Tensors are wrappers without memory of their own. The library sees tensors of another device and takes the paths of
+accelerators; every operator that it calls there is recorded as a launch, or as a read if it brings values to the host.
+Products in half precision are summed in single precision and rounded once, as tensor cores do it.
+"""
+
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+_setup_privateuseone_for_python_backend("simulated")
+
+ATEN = torch.ops.aten
+#: Operators that bring values to the host.
+READS = {ATEN._local_scalar_dense.default, ATEN.equal.default, ATEN.is_nonzero.default, ATEN.nonzero.default}
+#: They work across devices.
+COPIES = {ATEN._to_copy.default, ATEN.copy_.default, ATEN._foreach_copy_.default}
+PRODUCTS = {ATEN.mm.default, ATEN.bmm.default, ATEN.addmm.default, ATEN.baddbmm.default}
+
+
+def is_simulated(device) -> bool:
+    return torch.device(device).type == "simulated"
+
+
+class SimulatedTensor(torch.Tensor):
+    """A tensor of the device, with its values in `cpu`."""
+
+    @staticmethod
+    def __new__(cls, cpu, device="simulated:0"):
+        return torch.Tensor._make_wrapper_subclass(
+            cls, cpu.shape, strides=cpu.stride(), dtype=cpu.dtype, device=torch.device(device)
+        )
+
+    def __init__(self, cpu, device="simulated:0"):
+        self.values = cpu
+
+    def __repr__(self):
+        return f"SimulatedTensor({self.values!r}, device='{self.device}')"
+
+    @classmethod
+    def __torch_dispatch__(cls, operator, types, args=(), kwargs=None):
+        return _dispatch(operator, args, kwargs or {})
+
+
+@dataclass
+class Device(TorchDispatchMode):
+    """The device in use, and what happens on it. Within the mode, new tensors may be made there."""
+
+    has_float64: bool = True
+    launches: list = field(default_factory=list)
+    reads: list = field(default_factory=list)
+
+    def __post_init__(self):
+        super().__init__()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        return _dispatch(operator, args, kwargs or {}, self)
+
+    @contextmanager
+    def recorded(self):
+        """Forget what has happened, and record from here."""
+        self.launches.clear()
+        self.reads.clear()
+        yield self
+
+
+def to_device(tensor, device="simulated:0"):
+    return SimulatedTensor(tensor.detach().clone(), device)
+
+
+def to_cpu(tensor):
+    return tensor.values.clone()
+
+
+def _leaves(tree):
+    found = []
+    tree_map(lambda leaf: found.append(leaf) if isinstance(leaf, torch.Tensor) else None, tree)
+    return found
+
+
+def _one_device(operator, tensors, device):
+    """Raise if the operator mixes devices: only scalars on the CPU are allowed with others."""
+    for tensor in tensors:
+        if tensor.device != device and not (tensor.device.type == "cpu" and tensor.dim() == 0):
+            raise RuntimeError(f"{operator}: expected all tensors on {device}, got one on {tensor.device}")
+
+
+def _dispatch(operator, args, kwargs, mode=None):
+    tensors = _leaves((args, kwargs))
+    simulated = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
+    target = kwargs.get("device")
+    if not simulated and not (target is not None and is_simulated(target)):
+        return operator(*args, **kwargs)
+    if operator.namespace == "tensorion":
+        # The library's own code, which sees the device; what it calls is recorded, too.
+        with mode or nullcontext():
+            return operator._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
+    device = torch.device(target) if target is not None else simulated[0].device
+    if operator not in COPIES:
+        _one_device(operator, tensors, device)
+    if mode is not None:
+        brings = device.type == "cpu" or (operator in COPIES and isinstance(args[0], torch.Tensor) and
+                                          args[0].device.type == "cpu" and operator is not ATEN._to_copy.default)
+        if operator in READS or brings:
+            mode.reads.append(str(operator))
+        elif not operator.is_view:
+            mode.launches.append(str(operator))
+
+    def unwrap(leaf):
+        return leaf.values if isinstance(leaf, SimulatedTensor) else leaf
+
+    plain_args, plain_kwargs = tree_map(unwrap, (args, kwargs))
+    if target is not None:
+        plain_kwargs["device"] = torch.device("cpu")
+    result = _run(operator, plain_args, plain_kwargs)
+    originals = {id(tensor.values): tensor for tensor in simulated}
+
+    def wrap(leaf):
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        if id(leaf) in originals:
+            return originals[id(leaf)]
+        if device.type == "cpu":
+            return leaf
+        if mode is not None and not mode.has_float64 and leaf.dtype == torch.float64:
+            raise TypeError(f"{operator}: {device} has no float64")
+        return SimulatedTensor(leaf, device)
+
+    return tree_map(wrap, result)
+
+
+def _run(operator, args, kwargs):
+    if operator in PRODUCTS and args[0].dtype in (torch.float16, torch.bfloat16):
+        wide = [arg.float() if isinstance(arg, torch.Tensor) else arg for arg in args]
+        return operator(*wide, **kwargs).to(args[0].dtype)
+    return operator(*args, **kwargs)
