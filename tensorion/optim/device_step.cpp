@@ -47,12 +47,33 @@ void multiply_(at::TensorList tensors, const at::Tensor& factor) {
   }
 }
 
-// Gradients that count: zero if the step is skipped, whatever they are.
-std::vector<at::Tensor> masked(at::TensorList grads, const at::Tensor& go) {
-  std::vector<at::Tensor> found;
+// All entries in the order of memory, as a view if there are no gaps.
+at::Tensor in_memory_order(const at::Tensor& x) {
+  return x.is_non_overlapping_and_dense() ? x.as_strided({x.numel()}, {1}) : x.reshape({-1});
+}
+
+// y <- y + sign x, but y stays as it is if go is 0, even if x is not finite. The sums go through copies of x, in
+// pieces that fit into the scratch memory.
+void add_if_(at::TensorList y, at::TensorList x, double sign, const at::Tensor& go) {
   const auto skipped = go.eq(0);
-  for (const auto& grad : grads) found.push_back(grad.masked_fill(skipped, 0));
-  return found;
+  for (size_t first = 0, last = 0; first < x.size(); first = last) {
+    std::vector<at::Tensor> flat, pieces;
+    std::vector<int64_t> sizes;
+    for (int64_t elements = 0; last < x.size() && (last == first || elements + x[last].numel() <= kMinDeviceScratch);
+         ++last) {
+      elements += x[last].numel();
+      sizes.push_back(x[last].numel());
+      flat.push_back(in_memory_order(x[last]));
+    }
+    const auto copies = at::cat(flat).masked_fill_(skipped, 0).split_with_sizes(sizes);
+    for (size_t i = first; i < last; ++i) {
+      const auto& copy = copies[i - first];
+      pieces.push_back(x[i].is_non_overlapping_and_dense()
+                           ? copy.as_strided(x[i].sizes(), x[i].strides(), copy.storage_offset())
+                           : copy.view(x[i].sizes()));
+    }
+    at::_foreach_add_(y.slice(first, last - first), pieces, sign);
+  }
 }
 
 // M <- G + beta M. A sum of finite numbers that overflows is clamped to the largest number, and keeps its sign.
@@ -60,7 +81,7 @@ void accumulate_(at::TensorList momenta, at::TensorList grads, const StepOptions
   const double sign = options.maximize ? -1 : 1;
   if (go.defined()) {
     multiply_(momenta, 1 - (1 - options.momentum) * go);
-    at::_foreach_add_(momenta, masked(grads, go), sign);
+    add_if_(momenta, grads, sign, go);
   } else {
     at::_foreach_mul_(momenta, options.momentum);
     at::_foreach_add_(momenta, grads, sign);
