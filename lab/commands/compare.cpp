@@ -8,6 +8,7 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,6 +19,7 @@
 #include "lab/io/json_file.h"
 #include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
+#include "lab/training/result_folder.h"
 #include "lab/training/run_all.h"
 
 namespace tensorion::lab {
@@ -68,6 +70,28 @@ std::vector<Method> find_methods(const CompareOptions& options, const Preset* pr
   return methods;
 }
 
+std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const std::vector<int64_t>& seeds) {
+  std::vector<RunConfig> runs;
+  for (const int64_t seed : seeds) {
+    for (auto config : configs) {
+      config.seed = seed;
+      runs.push_back(std::move(config));
+    }
+  }
+  return runs;
+}
+
+// The learning rate of each method, from the configurations of its runs.
+std::map<std::string, double> read_rates(const fs::path& folder, const std::vector<RunSummary>& runs) {
+  std::map<std::string, double> rates;
+  for (const auto& run : runs) {
+    read_json(folder / run.identity.run / "config.json", [&](const nlohmann::json& config) {
+      rates[run.identity.method()] = config.at("lr").get<double>();
+    });
+  }
+  return rates;
+}
+
 // --grid, --grid-lrs, --grid-epochs and --grid-seed.
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
@@ -106,23 +130,21 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     folder = fs::path("runs") /
              (preset != nullptr ? preset->name : "compare-" + common.dataset + "-" + common.model);
   }
+  folder = result_path(folder);
+  const auto runs_options = run_options(options.flags, folder);
+  const auto grid_options = run_options(options.flags, folder.string() + "-grid");
+  check_folders(each_seed(configs, options.seeds), runs_options);
+  if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
   const auto data = load_data(configs.front());
   ordered_json searched;
   if (options.grid) {
-    const auto found =
-        search_rates(configs, data, options.search, run_options(options.flags, folder.string() + "-grid"));
+    const auto found = search_rates(configs, data, options.search, grid_options);
     print_table(std::cout, search_table(found, options.search.lrs));
     searched = to_json(found, options.search.lrs);
   }
-  std::vector<RunConfig> runs;
-  for (const int64_t seed : options.seeds) {
-    for (auto config : configs) {
-      config.seed = seed;
-      runs.push_back(std::move(config));
-    }
-  }
-  const auto summaries = run_all(runs, data, run_options(options.flags, folder));
+  run_all(each_seed(configs, options.seeds), data, runs_options);
+  const auto summaries = recorded_runs(folder);
   for (const auto& summary : summaries) {
     if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
   }
@@ -135,7 +157,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     std::cout << "results in " << folder.string() << '\n';
     return;
   }
-  const auto table = preset_table(*preset, options.scale, rows, configs);
+  const auto table =
+      preset_table(*preset, options.scale, rows, configs.front(), read_rates(folder, summaries));
   summary["preset"] = preset->name;
   summary["scale"] = options.scale;
   summary["table"] = to_json(table);

@@ -13,6 +13,7 @@
 #include "lab/text/strings.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/progress.h"
+#include "lab/training/result_folder.h"
 
 namespace tensorion::lab {
 namespace {
@@ -36,7 +37,8 @@ void print_summary(const RunSummary& summary, const std::filesystem::path& folde
 
 void train(RunFlags& flags, const std::string& optimizer) {
   const auto config = make_configs(flags, {{optimizer, optimizer}}).front();
-  const auto folder = flags.out.empty() ? default_folder(config) : flags.out;
+  const auto folder = result_path(flags.out.empty() ? default_folder(config) : flags.out);
+  check_owner(folder, ResultKind::kRun, flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
   Terminal terminal(stderr);

@@ -26,6 +26,7 @@ struct RunConfig {
 
   std::string optimizer = "tensorion";
   std::string label = {};  // its name in a comparison, if that has several of one optimizer
+  bool grid = false;       // whether it is one of a search for learning rates
   TensorionOptions optimizer_options = default_options("tensorion");
 
   TrainerOptions training = {};
