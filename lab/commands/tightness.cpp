@@ -101,8 +101,10 @@ Method set_defaults(CLI::App& command, const TightnessOptions& options) {
 
 void run_tightness(CLI::App& command, TightnessOptions& options) {
   const InterruptGuard guard;
+  if (!options.flags.config.file.empty()) apply_config(command, options.flags.config.file);
   const auto method = set_defaults(command, options);
   const auto config = make_configs(options.flags, {method}).front();
+  if (printed_config(command, options.flags, {config})) return;
   const auto folder = options.flags.out.empty() ? fs::path("runs/tightness") : options.flags.out;
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);

@@ -19,6 +19,7 @@ bool to_bool(const std::string& text, const std::string& what) {
 
 UnfoldingStrategy to_unfolding(const std::string& text) {
   if (text == "balanced" || text == "online") return text;
+  if (text.starts_with('(')) return UnfoldingStrategy::parse(text);  // as in config.json
   Modes modes;
   for (const auto& part : split(text, ',')) {
     modes.push_back(to_integer(part, "--unfolding: balanced, online or modes such as 0,2: a mode"));
