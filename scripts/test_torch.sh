@@ -24,7 +24,7 @@ CI=true "$python" -m pip install --verbose --no-build-isolation --no-deps \
   --config-settings=cmake.define.TENSORION_TESTS=ON \
   --config-settings=cmake.define.TENSORION_LAB=OFF . >"$folder/build.log" 2>&1 ||
   { tail -n 40 "$folder/build.log"; echo "torch $version: does not build, see $folder/build.log"; exit 1; }
-cmake --build "$folder/build" --target trajectory >>"$folder/build.log"
+cmake --build "$folder/build" --target python_test_programs >>"$folder/build.log"
 
 status=0
 TENSORION_BUILD_DIR=$folder/build "$python" -m pytest -q -p no:cacheprovider -rfE \
