@@ -176,7 +176,7 @@ std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlag
   }
   for (const auto& config : configs) {
     config.optimizer_options.check();
-    Schedule(config.training.schedule, config.training.epochs, 1);
+    make_schedule(config.training.schedule, config.training.epochs, 1);
   }
   return configs;
 }
