@@ -123,6 +123,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   }
   check_distinct(options.seeds, "--seeds");
   auto configs = make_configs(options.flags, find_methods(options, preset));
+  if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
   auto folder = options.flags.out;
@@ -194,8 +195,10 @@ void add_compare(CLI::App& program) {
   command->add_option("--preset", options->preset_name, "An experiment of the paper")
       ->check(CLI::IsMember(names));
   add_comparison_flags(*command, *options);
-  command->get_option("--scale")->needs("--preset");
   command->callback([command, options] {
+    if (!options->flags.config.file.empty()) apply_config(*command, options->flags.config.file);
+    TORCH_CHECK_VALUE(command->get_option("--scale")->empty() || !options->preset_name.empty(),
+                      "--scale needs --preset");
     const auto& presets = comparison_presets();
     const auto preset = std::find_if(presets.begin(), presets.end(),
                                      [&](const Preset& other) { return other.name == options->preset_name; });

@@ -103,8 +103,10 @@ Method set_defaults(CLI::App& command, const TightnessOptions& options) {
 
 void run_tightness(CLI::App& command, TightnessOptions& options) {
   const InterruptGuard guard;
+  if (!options.flags.config.file.empty()) apply_config(command, options.flags.config.file);
   const auto method = set_defaults(command, options);
   const auto config = make_configs(options.flags, {method}).front();
+  if (printed_config(command, options.flags, {config})) return;
   const auto folder = result_path(options.flags.out.empty() ? "runs/tightness" : options.flags.out);
   check_owner(folder, ResultKind::kTightness, options.flags.resume);
   check_owner(folder / "run", ResultKind::kRun, options.flags.resume);

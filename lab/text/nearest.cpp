@@ -5,44 +5,44 @@
 namespace tensorion::lab {
 namespace {
 
-// The optimal string alignment distance.
-size_t edits(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> distance(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
-    for (size_t j = 0; j <= b.size(); ++j) {
+// The distance of Damerau and Levenshtein, in which no letter is edited twice.
+size_t edits(const std::string& from, const std::string& to) {
+  std::vector<std::vector<size_t>> table(from.size() + 1, std::vector<size_t>(to.size() + 1));
+  for (size_t i = 0; i <= from.size(); ++i) {
+    for (size_t j = 0; j <= to.size(); ++j) {
+      auto& entry = table[i][j];
       if (i == 0 || j == 0) {
-        distance[i][j] = i + j;
+        entry = i + j;
         continue;
       }
-      const size_t replaced = distance[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      distance[i][j] = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1, replaced});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
-        distance[i][j] = std::min(distance[i][j], distance[i - 2][j - 2] + 1);
-      }
+      const size_t replaced = table[i - 1][j - 1] + (from[i - 1] == to[j - 1] ? 0 : 1);
+      entry = std::min({replaced, table[i - 1][j] + 1, table[i][j - 1] + 1});
+      const bool is_swap = i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1];
+      if (is_swap) entry = std::min(entry, table[i - 2][j - 2] + 1);
     }
   }
-  return distance[a.size()][b.size()];
+  return table[from.size()][to.size()];
 }
 
 }  // namespace
 
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
-  constexpr size_t kLongest = 100;  // no name is as long
-  if (word.size() > kLongest) return "";
-  std::string best;
-  size_t fewest = std::max<size_t>(1, word.size() / 3) + 1;
-  for (const auto& candidate : candidates) {
-    const size_t count = edits(word, candidate);
-    if (count >= fewest) continue;
-    fewest = count;
-    best = candidate;
+std::string nearest_name(const std::string& name, const std::vector<std::string>& known) {
+  constexpr size_t kLongest = 100;  // no known name is as long
+  if (name.size() > kLongest) return "";
+  std::string nearest;
+  size_t fewest = std::max<size_t>(1, name.size() / 3) + 1;
+  for (const auto& candidate : known) {
+    const size_t distance = edits(name, candidate);
+    if (distance >= fewest) continue;
+    fewest = distance;
+    nearest = candidate;
   }
-  return best;
+  return nearest;
 }
 
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
-  const auto name = nearest(word, candidates);
-  return name.empty() ? "" : "; did you mean " + name + "?";
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
+  const auto nearest = nearest_name(name, known);
+  return nearest.empty() ? "" : "; did you mean " + nearest + "?";
 }
 
 }  // namespace tensorion::lab

@@ -1,4 +1,4 @@
-// What a misspelled word was probably meant to be.
+// The name that was probably meant by one that is not known.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace tensorion::lab {
 
-// The candidate that takes the fewest edits (insert, delete, replace a letter, or swap two neighbours) to
-// reach from the word; empty if even that is more than a third of its letters.
-std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
+// The known name with the fewest edits (a letter inserted, removed, replaced, or two neighbors swapped);
+// empty if all need more than a third of the letters, and more than one.
+std::string nearest_name(const std::string& name, const std::vector<std::string>& known);
 
-// "; did you mean --optimizer?", or nothing if no candidate is near.
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates);
+// "; did you mean NAME?", or nothing if no known name is near.
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
 
 }  // namespace tensorion::lab

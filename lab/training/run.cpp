@@ -37,10 +37,9 @@ void check_same(const fs::path& folder, const json& begun, const ordered_json& n
     const auto before = begun.find(key);
     if (before != begun.end() && *before == json(value)) continue;
     const std::string was = before == begun.end() ? "nothing" : before->dump();
-    const bool is_found = key == "train_samples" || key == "test_samples" || key == "classes";
     TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",
-                      is_found ? "other data: " + key : flag_name(key), " ", was, ", got ", value.dump(),
-                      ". Resume with the same, or begin anew in another folder (--out)");
+                      is_recorded(key) ? "other data: " + key : flag_name(key), " ", was, ", got ",
+                      value.dump(), ". Resume with the same, or begin anew in another folder (--out)");
   }
 }
 

@@ -81,6 +81,10 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
   return out;
 }
 
+bool is_recorded(const std::string& key) {
+  return key == "train_samples" || key == "test_samples" || key == "classes";
+}
+
 DatasetSplits load_data(const RunConfig& config) {
   auto options = config.data;
   if (!options.image_size) {
