@@ -43,6 +43,7 @@ find_missing() {
   need libgtest-dev has_header gtest/gtest.h
   need libcli11-dev has_header CLI/CLI.hpp
   need nlohmann-json3-dev has_header nlohmann/json.hpp
+  need libtomlplusplus-dev has_header toml++/toml.h
   need libjpeg-dev has_header jpeglib.h
   need zlib1g-dev has_header zlib.h
   need curl curl --version  # for scripts/get_data.sh

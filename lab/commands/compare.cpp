@@ -8,6 +8,7 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -18,6 +19,7 @@
 #include "lab/io/json_file.h"
 #include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
+#include "lab/training/result_folder.h"
 #include "lab/training/run_all.h"
 
 namespace tensorion::lab {
@@ -68,6 +70,28 @@ std::vector<Method> find_methods(const CompareOptions& options, const Preset* pr
   return methods;
 }
 
+std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const std::vector<int64_t>& seeds) {
+  std::vector<RunConfig> runs;
+  for (const int64_t seed : seeds) {
+    for (auto config : configs) {
+      config.seed = seed;
+      runs.push_back(std::move(config));
+    }
+  }
+  return runs;
+}
+
+// The learning rate of each method, from the configurations of its runs.
+std::map<std::string, double> read_rates(const fs::path& folder, const std::vector<RunSummary>& runs) {
+  std::map<std::string, double> rates;
+  for (const auto& run : runs) {
+    read_json(folder / run.identity.run / "config.json", [&](const nlohmann::json& config) {
+      rates[run.identity.method()] = config.at("lr").get<double>();
+    });
+  }
+  return rates;
+}
+
 // --grid, --grid-lrs, --grid-epochs and --grid-seed.
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
@@ -99,6 +123,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   }
   check_distinct(options.seeds, "--seeds");
   auto configs = make_configs(options.flags, find_methods(options, preset));
+  if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
   auto folder = options.flags.out;
@@ -106,23 +131,21 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     folder = fs::path("runs") /
              (preset != nullptr ? preset->name : "compare-" + common.dataset + "-" + common.model);
   }
+  folder = result_path(folder);
+  const auto runs_options = run_options(options.flags, folder);
+  const auto grid_options = run_options(options.flags, folder.string() + "-grid");
+  check_folders(each_seed(configs, options.seeds), runs_options);
+  if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
   const auto data = load_data(configs.front());
   ordered_json searched;
   if (options.grid) {
-    const auto found =
-        search_rates(configs, data, options.search, run_options(options.flags, folder.string() + "-grid"));
+    const auto found = search_rates(configs, data, options.search, grid_options);
     print_table(std::cout, search_table(found, options.search.lrs));
     searched = to_json(found, options.search.lrs);
   }
-  std::vector<RunConfig> runs;
-  for (const int64_t seed : options.seeds) {
-    for (auto config : configs) {
-      config.seed = seed;
-      runs.push_back(std::move(config));
-    }
-  }
-  const auto summaries = run_all(runs, data, run_options(options.flags, folder));
+  run_all(each_seed(configs, options.seeds), data, runs_options);
+  const auto summaries = recorded_runs(folder);
   for (const auto& summary : summaries) {
     if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
   }
@@ -135,7 +158,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     std::cout << "results in " << folder.string() << '\n';
     return;
   }
-  const auto table = preset_table(*preset, options.scale, rows, configs);
+  const auto table =
+      preset_table(*preset, options.scale, rows, configs.front(), read_rates(folder, summaries));
   summary["preset"] = preset->name;
   summary["scale"] = options.scale;
   summary["table"] = to_json(table);
@@ -171,8 +195,10 @@ void add_compare(CLI::App& program) {
   command->add_option("--preset", options->preset_name, "An experiment of the paper")
       ->check(CLI::IsMember(names));
   add_comparison_flags(*command, *options);
-  command->get_option("--scale")->needs("--preset");
   command->callback([command, options] {
+    if (!options->flags.config.file.empty()) apply_config(*command, options->flags.config.file);
+    TORCH_CHECK_VALUE(command->get_option("--scale")->empty() || !options->preset_name.empty(),
+                      "--scale needs --preset");
     const auto& presets = comparison_presets();
     const auto preset = std::find_if(presets.begin(), presets.end(),
                                      [&](const Preset& other) { return other.name == options->preset_name; });

@@ -13,6 +13,7 @@
 #include "lab/text/strings.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/progress.h"
+#include "lab/training/result_folder.h"
 
 namespace tensorion::lab {
 namespace {
@@ -34,9 +35,20 @@ void print_summary(const RunSummary& summary, const std::filesystem::path& folde
       << "results in " << folder.string() << '\n';
 }
 
-void train(RunFlags& flags, const std::string& optimizer) {
-  const auto config = make_configs(flags, {{optimizer, optimizer}}).front();
-  const auto folder = flags.out.empty() ? default_folder(config) : flags.out;
+struct TrainOptions {
+  RunFlags flags;
+  std::string optimizer = "tensorion";
+  std::string label;
+};
+
+void train(CLI::App& command, TrainOptions& options) {
+  auto& flags = options.flags;
+  if (!flags.config.file.empty()) apply_config(command, flags.config.file);
+  const auto& name = options.label.empty() ? options.optimizer : options.label;
+  const auto config = make_configs(flags, {{name, options.optimizer}}).front();
+  if (printed_config(command, flags, {config})) return;
+  const auto folder = result_path(flags.out.empty() ? default_folder(config) : flags.out);
+  check_owner(folder, ResultKind::kRun, flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
   Terminal terminal(stderr);
@@ -53,22 +65,20 @@ void train(RunFlags& flags, const std::string& optimizer) {
 }  // namespace
 
 void add_train(CLI::App& program) {
-  struct Options {
-    RunFlags flags;
-    std::string optimizer = "tensorion";
-  };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TrainOptions>();
   auto* command = program.add_subcommand("train", "Train a model");
   command->add_option("--optimizer", options->optimizer, "Optimizer")
       ->check(CLI::IsMember(optimizer_names()))
       ->capture_default_str()
+      ->group("Optimizer");
+  command->add_option("--label", options->label, "Name of the method in tables and reports")
       ->group("Optimizer");
   command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
       ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
   add_run_flags(*command, options->flags);
-  command->callback([options] { train(options->flags, options->optimizer); });
+  command->callback([command, options] { train(*command, *options); });
 }
 
 }  // namespace tensorion::lab

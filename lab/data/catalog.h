@@ -14,6 +14,9 @@ namespace tensorion::lab {
 // fashion-mnist, cifar10, cifar100, tiny-imagenet, imagenette, imagefolder.
 std::vector<std::string> dataset_names();
 
+// Its name for people: "CIFAR-10" for cifar10.
+std::string dataset_title(const std::string& name);
+
 struct DatasetOptions {
   // The data set's folder, or one with a subfolder of the data set's name. If
   // empty, the environment's TENSORION_DATA is taken, then, for fashion-mnist,

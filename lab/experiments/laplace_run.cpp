@@ -75,7 +75,7 @@ LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& o
   auto train = random_train(problem.d, problem.n, problem.rank, static_cast<uint64_t>(seed), options.dtype);
   for (auto& core : train) core.requires_grad_(true);
   auto optimizer = make_optimizer(train, laplace_optimizer(optimizer_name, lr, options));
-  Scheduler scheduler(Schedule(options.schedule, 1, options.steps), optimizer);
+  Scheduler scheduler(optimizer, make_schedule(options.schedule, 1, options.steps));
 
   LaplaceRun run{.optimizer = optimizer_name, .lr = lr, .seed = seed};
   const int64_t interval = std::max<int64_t>(1, options.steps / options.records);

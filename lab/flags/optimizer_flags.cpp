@@ -19,6 +19,7 @@ bool to_bool(const std::string& text, const std::string& what) {
 
 UnfoldingStrategy to_unfolding(const std::string& text) {
   if (text == "balanced" || text == "online") return text;
+  if (text.starts_with('(')) return UnfoldingStrategy::parse(text);  // as in config.json
   Modes modes;
   for (const auto& part : split(text, ',')) {
     modes.push_back(to_integer(part, "--unfolding: balanced, online or modes such as 0,2: a mode"));
@@ -175,7 +176,7 @@ std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlag
   }
   for (const auto& config : configs) {
     config.optimizer_options.check();
-    Schedule(config.training.schedule, config.training.epochs, 1);
+    make_schedule(config.training.schedule, config.training.epochs, 1);
   }
   return configs;
 }

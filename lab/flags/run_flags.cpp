@@ -6,8 +6,10 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "lab/flags/validators.h"
+#include "lab/io/toml_file.h"
 #include "lab/training/interrupt.h"
 
 namespace tensorion::lab {
@@ -18,6 +20,7 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   const std::string data = "Data and model", optimizer = "Optimizer", training = "Training",
                     output = "Output";
 
+  add_config_flags(command, flags.config);
   command.add_option("--dataset", common.dataset, "Data set")
       ->check(CLI::IsMember(dataset_names()))
       ->capture_default_str()
@@ -103,6 +106,15 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str()
       ->group(output);
+}
+
+bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
+  if (!flags.config.print) return false;
+  auto values = resolved_flags(command, configs);
+  const auto* preset = command.get_option_no_throw("--preset");
+  if (preset != nullptr && preset->empty()) values.erase("scale");
+  std::cout << to_toml(values);
+  return true;
 }
 
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {

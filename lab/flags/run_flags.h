@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <vector>
 
+#include "lab/flags/config_flags.h"
 #include "lab/flags/optimizer_flags.h"
 #include "lab/training/run.h"
 
 namespace tensorion::lab {
 
 struct RunFlags {
+  ConfigFlags config;
   OptimizerFlags optimizer;
   RunConfig common;  // all other options, the same for every run
   std::filesystem::path out;
@@ -20,6 +22,9 @@ struct RunFlags {
 
 // Adds all flags except --optimizer(s) and --seed(s). `flags` must outlive the parsing.
 void add_run_flags(CLI::App& command, RunFlags& flags);
+
+// Prints all options in effect if --print-config asks for it; the command then has nothing more to do.
+bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs);
 
 // The configuration of each method, in their order.
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods);

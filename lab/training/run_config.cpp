@@ -64,6 +64,7 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
       {"optimizer", config.optimizer},
   };
   if (!config.label.empty()) out["label"] = config.label;
+  if (config.grid) out["grid"] = true;
   out.update(to_json(config.optimizer, config.optimizer_options));
   const auto& schedule = config.training.schedule;
   out.update({{"schedule", schedule.name},
@@ -78,6 +79,10 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
               {"seed", config.seed},
               {"threads", config.threads}});
   return out;
+}
+
+bool is_recorded(const std::string& key) {
+  return key == "train_samples" || key == "test_samples" || key == "classes";
 }
 
 DatasetSplits load_data(const RunConfig& config) {

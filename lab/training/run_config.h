@@ -26,6 +26,7 @@ struct RunConfig {
 
   std::string optimizer = "tensorion";
   std::string label = {};  // its name in a comparison, if that has several of one optimizer
+  bool grid = false;       // whether it is one of a search for learning rates
   TensorionOptions optimizer_options = default_options("tensorion");
 
   TrainerOptions training = {};
@@ -41,6 +42,10 @@ const std::string& method_name(const RunConfig& config);
 
 // The options that determine the run under the names of the command line (with _ for -).
 nlohmann::ordered_json to_json(const RunConfig& config);
+
+// Whether a key of a run's config.json is not an option, but a record of what the run found, such as the
+// number of samples.
+bool is_recorded(const std::string& key);
 
 // The data set that the run needs, in the size of pictures that its model is made for.
 DatasetSplits load_data(const RunConfig& config);

@@ -27,7 +27,7 @@ Trainer::Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const Da
       train_(train),
       test_(test),
       options_(std::move(options)),
-      scheduler_(Schedule(options_.schedule, options_.epochs, train.batches()), optimizer) {
+      scheduler_(optimizer, make_schedule(options_.schedule, options_.epochs, train.batches())) {
   TORCH_CHECK_VALUE(options_.label_smoothing >= 0 && options_.label_smoothing < 1,
                     "[tensorion.train] label_smoothing must be in [0, 1), got ", options_.label_smoothing);
   TORCH_CHECK_VALUE(

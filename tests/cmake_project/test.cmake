@@ -23,7 +23,7 @@ endif()
 # Only public headers are installed.
 file(GLOB_RECURSE installed RELATIVE ${WORK}/prefix/include/tensorion ${WORK}/prefix/include/tensorion/*)
 list(SORT installed)
-set(public coefficients.h fallback.h lmo.h norms.h optimizer.h polar.h scratch.h step.h unfolding.h)
+set(public coefficients.h fallback.h lmo.h norms.h optimizer.h polar.h schedule.h scratch.h step.h unfolding.h)
 if(NOT installed STREQUAL public)
   message(FATAL_ERROR "expected the public headers ${public} to be installed, got ${installed}")
 endif()

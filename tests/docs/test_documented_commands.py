@@ -37,6 +37,9 @@ def test_trainings_run(name, flags, cifar10, tmp_path):
     }
     if name == "compare":
         values["--seeds"] = "0"
+    if "--config" in flags:
+        values["--config"] = tmp_path / "config.json"
+        values["--config"].write_text('{"seed": 1}')
     run(name, *replace(flags, values))
 
 
