@@ -3,8 +3,9 @@
 //   auto optimizer = tensorion::Tensorion(model->parameters(),
 //   tensorion::TensorionOptions(1e-3).momentum(0.95));
 //
-// Tensors of effective order >= min_order get the update of `step`, all others the fallback, in param groups
-// of their own (the option `algorithm` says which), so that any scheduler drives both.
+// Parameters of order min_order or more (parameter_order in unfolding.h) with at least two modes larger than
+// 1 get the update of `step`, all others the fallback, in param groups of their own (the option `algorithm`
+// says which), so that any scheduler drives both.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -35,7 +36,7 @@ namespace tensorion {
   /* the names that adjusted_scale knows */                                                          \
   OPTION(std::string, adjust_lr_fn, "match_rms_adamw", anything, adjust_lr_fn)                       \
   OPTION(int64_t, min_order, 3, at_least_one)                                                        \
-  /* nothing: a tensor of low order is an error */                                                   \
+  /* nothing: a parameter that is not Tensorion's is an error */                                     \
   OPTION(std::optional<std::string>, fallback, "adamw", one_of("adamw", "sgd"))                      \
   /* nothing: as lr */                                                                               \
   OPTION(std::optional<double>, fallback_lr, std::nullopt, not_negative)                             \
@@ -96,7 +97,7 @@ class Tensorion : public torch::optim::Optimizer {
   explicit Tensorion(std::vector<at::Tensor> params, const TensorionOptions& defaults = {})
       : Tensorion({torch::optim::OptimizerParamGroup(std::move(params))}, defaults) {}
 
-  // Splits the group by effective order, as the constructor does. Adds all of it, or nothing if it throws.
+  // Splits the group by order, as the constructor does. Adds all of it, or nothing if it throws.
   void add_param_group(const torch::optim::OptimizerParamGroup& group);
 
   at::Tensor step(LossClosure closure = nullptr) override;

@@ -22,6 +22,11 @@ inline constexpr int64_t kMaxOrder = 24;
 // The number of modes whose size is not 1.
 int64_t effective_order(at::IntArrayRef shape);
 
+// The order of a parameter, which the optimizer's min_order is about: the number of its modes after leading
+// modes of size 1 are dropped. A 512 x 256 x 1 x 1 kernel has order 4, a 1 x 197 x 384 positional
+// embedding 2.
+int64_t parameter_order(at::IntArrayRef shape);
+
 // One unfolding of tensors of one shape.
 class Unfolding {
  public:

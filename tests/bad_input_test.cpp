@@ -142,7 +142,7 @@ const Case kCases[] = {
     {"optimizer: min_order is 0", [](World& w) { w.optimizer(TensorionOptions().min_order(0)); },
      Kind::kValue, "min_order must be at least 1, got 0"},
     {"optimizer: no fallback", [](World& w) { w.optimizer(TensorionOptions().fallback(std::nullopt)); },
-     Kind::kValue, "below min_order = 3, and there is no fallback"},
+     Kind::kValue, "is not Tensorion's (order < 3), and there is no fallback"},
     {"optimizer: an unknown policy", [](World& w) { w.optimizer(TensorionOptions().nonfinite("warn")); },
      Kind::kValue, "nonfinite must be 'error', 'skip' or 'ignore', got 'warn'"},
     {"optimizer: float8", [](World& w) { Tensorion({w.x.to(at::kFloat8_e4m3fn)}); }, Kind::kType,

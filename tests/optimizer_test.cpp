@@ -18,23 +18,25 @@ namespace {
 using namespace testing;  // NOLINT(google-build-using-namespace): the cases of this test
 using torch::optim::OptimizerParamGroup;
 
-TEST(Optimizer, SplitsByEffectiveOrder) {
+TEST(Optimizer, SplitsByOrder) {
   auto params = parameters();
-  params.push_back(parameter({1, 6, 4}, 9));  // a matrix
+  params.push_back(parameter({1, 6, 4}, 9));  // a positional embedding
+  params.push_back(parameter({6, 4, 1, 1}, 10));
+  params.push_back(parameter({6, 1, 1}, 11));
   const Tensorion optimizer(params, TensorionOptions(0.1).fallback_lr(0.01).fallback_weight_decay(0.5));
   ASSERT_EQ(optimizer.param_groups().size(), 2U);
   const auto& high = options_of(optimizer.param_groups()[0]);
   const auto& low = options_of(optimizer.param_groups()[1]);
   EXPECT_EQ(high.algorithm(), "tensorion");
   EXPECT_EQ(low.algorithm(), "adamw");
-  EXPECT_EQ(optimizer.param_groups()[0].params().size(), 1U);
-  EXPECT_EQ(optimizer.param_groups()[1].params().size(), 3U);
+  EXPECT_EQ(optimizer.param_groups()[0].params().size(), 2U);
+  EXPECT_EQ(optimizer.param_groups()[1].params().size(), 4U);
   EXPECT_EQ(high.lr(), 0.1);
   EXPECT_EQ(low.lr(), 0.01);
   EXPECT_EQ(high.weight_decay(), 0.01);
   EXPECT_EQ(low.weight_decay(), 0.5);
   const Tensorion matrices(params, TensorionOptions(0.1).min_order(2));
-  EXPECT_EQ(matrices.param_groups()[0].params().size(), 3U);
+  EXPECT_EQ(matrices.param_groups()[0].params().size(), 4U);
 }
 
 TEST(Optimizer, IsTheStepFunction) {
@@ -265,7 +267,7 @@ TEST(Optimizer, BadOptionsAndParametersAreNamed) {
   refuse(TensorionOptions(1.0).fallback_lr(-2.0), "fallback_lr must be finite and not negative, got -2");
   refuse(TensorionOptions(1.0).polar("qr"), "got 'qr'");
   refuse(TensorionOptions(1.0).fallback(std::nullopt),
-         "parameter 1 of group 0, shape [5, 7] has effective order 2");
+         "parameter 1 of group 0, shape [5, 7] is not Tensorion's (order < 3), and there is no fallback");
   refuse(TensorionOptions(1.0).unfolding(Modes{4}),
          "unfolding (4,) does not fit parameter 0 of group 0, shape [6, 4, 3, 3]");
   expect_error<c10::ValueError>([] { Tensorion(std::vector<at::Tensor>{}); }, "at least one parameter");

@@ -20,6 +20,7 @@
 #include "lab/models/models.h"
 #include "lab/text/strings.h"
 #include "lab/text/table.h"
+#include "tensorion/param_groups.h"
 #include "tensorion/unfolding.h"
 
 namespace tensorion::lab {
@@ -150,6 +151,11 @@ double balanced_gflop(const std::vector<Inspected>& tensors) {
   return total;
 }
 
+// What updates the tensor if the optimizer has its default options.
+std::string updated_by(const Inspected& entry) {
+  return fallback_reason(entry.tensor.shape).empty() ? "tensorion" : "fallback";
+}
+
 nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
   auto list = nlohmann::ordered_json::array();
   for (const auto& entry : tensors) {
@@ -168,7 +174,8 @@ nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
     }
     list.push_back({{"name", entry.tensor.name},
                     {"shape", entry.tensor.shape},
-                    {"order", effective_order(entry.tensor.shape)},
+                    {"order", parameter_order(entry.tensor.shape)},
+                    {"update", updated_by(entry)},
                     {"elements", entry.elements},
                     {"unfoldings", std::move(choices)}});
     if (entry.tensor.values.defined()) {
@@ -190,8 +197,8 @@ void print_table(const std::vector<Inspected>& tensors) {
       std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return !t.tensor.name.empty(); });
   const bool valued =
       std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return t.tensor.values.defined(); });
-  std::vector<TableRow> rows{{"tensor", "shape", "order", "modes", "rows", "cols", "GFLOP", ""}};
-  if (valued) rows[0].insert(rows[0].begin() + 7, {"nuclear", "spectral"});
+  std::vector<TableRow> rows{{"tensor", "shape", "order", "update", "modes", "rows", "cols", "GFLOP", ""}};
+  if (valued) rows[0].insert(rows[0].begin() + 8, {"nuclear", "spectral"});
   int64_t elements = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& entry = tensors[i];
@@ -203,7 +210,8 @@ void print_table(const std::vector<Inspected>& tensors) {
     if (std::any_of(tensors.begin(), tensors.begin() + i, alike)) continue;
     const auto others = std::count_if(tensors.begin() + i + 1, tensors.end(), alike);
     TableRow first{entry.tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
-                   c10::Join("x", entry.tensor.shape), std::to_string(effective_order(entry.tensor.shape))};
+                   c10::Join("x", entry.tensor.shape), std::to_string(parameter_order(entry.tensor.shape)),
+                   updated_by(entry)};
     const auto add = [&](TableRow row, const MatrixNorms& norms, const std::string& remark) {
       row.insert(row.begin(), first.begin(), first.end());
       if (valued) row.insert(row.end(), {short_number(norms.nuclear), short_number(norms.spectral)});
@@ -212,7 +220,7 @@ void print_table(const std::vector<Inspected>& tensors) {
     };
     if (all.empty()) add({"-", "-", "-", "-"}, tensor_norms(entry), "no unfolding");
     for (size_t j = 0; j < all.size(); ++j) {
-      if (j == 1) first = {"", "", ""};
+      if (j == 1) first = {"", "", "", ""};
       add({"{" + c10::Join(",", all[j].modes()) + "}", std::to_string(all[j].rows()),
            std::to_string(all[j].cols()), short_number(gflop(all[j]))},
           valued ? entry.norms[j] : MatrixNorms{}, j == entry.balanced ? "balanced" : "");
@@ -221,12 +229,13 @@ void print_table(const std::vector<Inspected>& tensors) {
   if (!named) {
     for (auto& row : rows) row.erase(row.begin());
   }
-  print_rows(std::cout, rows, (named ? "l" : "") + std::string("lrlrrr") + (valued ? "rr" : "") + "l");
+  print_rows(std::cout, rows, (named ? "l" : "") + std::string("lrllrrr") + (valued ? "rr" : "") + "l");
   std::cout << '\n'
             << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << elements
             << " elements; a step on the balanced unfoldings: " << short_number(balanced_gflop(tensors))
             << " GFLOP\n"
-            << "(sizes of 1 do not count in the order; a step on m x n, m <= n: Gram matrix m^2 n + product "
+            << "(leading sizes of 1 do not count in the order; a step on m x n, m <= n: Gram matrix m^2 n + "
+               "product "
                "2 m^2 n)\n";
   if (valued) {
     std::cout << "(nuclear, spectral: of the unfolding; a tensor's dual norm is its largest nuclear norm, "

@@ -100,8 +100,10 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
         loaded.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
       });
   for (const auto& [key, tensor] : tensors) {
-    TORCH_CHECK_VALUE(used.contains(key), "[tensorion.optimizer_state] ", source, ": ", key,
-                      " is unexpected");
+    TORCH_CHECK_VALUE(
+        used.contains(key), "[tensorion.optimizer_state] ", source, ": ", key,
+        " is unexpected: another algorithm updated the parameter when the file was written, as it "
+        "was with kernels of size 1 before they became Tensorion's. Start the run again");
   }
   optimizer.state().clear();
   for (auto& [key, state] : loaded) optimizer.state()[key] = std::move(state);

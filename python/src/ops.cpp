@@ -17,6 +17,7 @@
 #include "tensorion/optim/option_table.h"
 #include "tensorion/optim/parameters.h"
 #include "tensorion/optimizer.h"
+#include "tensorion/param_groups.h"
 #include "tensorion/polar.h"
 #include "tensorion/scratch.h"
 #include "tensorion/step.h"
@@ -129,6 +130,10 @@ std::tuple<std::vector<int64_t>, int64_t, int64_t, double> describe_unfolding(
   const auto chosen = strategy.choose(shape);
   if (strategy.is_online()) return {{}, 0, 0, 0};
   return {chosen.modes(), chosen.rows(), chosen.cols(), tensorion::adjusted_scale(chosen, adjust_lr_fn)};
+}
+
+std::string fallback_reason(at::IntArrayRef shape, int64_t min_order) {
+  return tensorion::fallback_reason(shape, tensorion::TensorionOptions().min_order(min_order));
 }
 
 // ---- Polar factors and the LMO
@@ -311,6 +316,8 @@ TORCH_LIBRARY(tensorion, m) {
       "describe_unfolding(int[] shape, str unfolding, str adjust_lr_fn) -> (int[] modes, int rows, int cols, "
       "float scale)",
       describe_unfolding);
+
+  m.def("fallback_reason(int[] shape, int min_order) -> str", fallback_reason);
 
   m.def("named_coefficients(str name) -> float[]", named_coefficients);
   m.def(

@@ -10,7 +10,6 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from . import _options, _sharding
-from ._unfolding import effective_order
 
 
 def labels(number: int, group: Mapping[str, Any]) -> list[str]:
@@ -98,7 +97,7 @@ def split(
     others: Sequence[Mapping[str, Any]],
     process_group: Any,
 ) -> list[dict[str, Any]]:
-    """A normalized group in up to two: by effective order, unless it names its algorithm.
+    """A normalized group in up to two: by order (see `Tensorion`), unless it names its algorithm.
 
     `others` are the groups that the optimizer already has.
     """
@@ -116,14 +115,10 @@ def split(
     )
     members: dict[str, list[int]] = {}  # of each algorithm, tensorion first
     for index, (param, label) in enumerate(zip(params, own_labels, strict=True)):
-        order = effective_order(param.shape)
-        is_high = order >= options["min_order"]
-        algorithm = options["algorithm"] or ("tensorion" if is_high else options["fallback"])
+        reason = torch.ops.tensorion.fallback_reason(param.shape, options["min_order"])
+        algorithm = options["algorithm"] or (options["fallback"] if reason else "tensorion")
         if algorithm is None:
-            raise ValueError(
-                f"[tensorion.Tensorion] {label} has effective order {order}, below min_order = "
-                f"{options['min_order']}, and there is no fallback"
-            )
+            raise ValueError(f"[tensorion.Tensorion] {label} is not Tensorion's ({reason}), and there is no fallback")
         if algorithm == "tensorion":
             _check_unfolding(param, label, options)
             _check_layout(param, label, process_group)

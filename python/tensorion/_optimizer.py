@@ -15,17 +15,18 @@ from . import _arguments, _distributed_step, _group_split, _options, _preflight,
 class Tensorion(Optimizer):
     r"""Muon for tensors of any order.
 
-    A tensor of effective order (the number of modes whose size is not 1) `min_order` or more is updated,
-    with its momentum unfolded to an `m x n` matrix, by
+    A tensor of order `min_order` or more, of which at least two modes are larger than 1, is updated, with its
+    momentum unfolded to an `m x n` matrix, by
 
         M <- G + momentum M
         X <- fold(polar(unfold(M)))                  (nesterov: of G + momentum M)
         W <- (1 - lr weight_decay) W - lr scale X    scale = 0.2 sqrt(max(m, n))
 
-    and every other tensor by a fallback, in a param group of its own: the constructor splits each group
-    that it is given by order, and the key "algorithm" ("tensorion", "adamw" or "sgd") says what a group
-    became. A group that comes with that key is taken as it is. `tensorion.param_groups` makes groups by
-    more rules; `tensorion.describe` says which parameter went where.
+    and every other tensor by a fallback, in a param group of its own. The order is the number of modes after leading
+    modes of size 1 are dropped: 4 for a `512 x 256 x 1 x 1` kernel, 2 for a `1 x 197 x 384` positional embedding. The
+    constructor splits each group that it is given by this rule, and the key "algorithm" ("tensorion", "adamw" or
+    "sgd") says what a group became. A group that comes with that key is taken as it is. `tensorion.param_groups` makes
+    groups by more rules; `tensorion.describe` says which parameter went where.
 
     State is kept as torch's own optimizers do: a `momentum_buffer` in the shape, dtype and memory format
     of the parameter (of AdamW: `step`, `exp_avg`, `exp_avg_sq`).
@@ -45,8 +46,8 @@ class Tensorion(Optimizer):
         adjust_lr_fn: what `scale` is. "match_rms_adamw": `0.2 sqrt(max(m, n))`, updates as large as
             AdamW's; "original": `sqrt(max(1, m / n))`; "conv_radius": `1 / sqrt(h w)`, where all modes
             after the first two are spatial.
-        min_order: tensors of lower effective order go to the fallback; with 2 matrices get Muon's update.
-        fallback: "adamw" or "sgd", torch's own fused kernels; None makes a tensor of low order an error.
+        min_order: tensors of lower order go to the fallback; with 2 matrices get Muon's update.
+        fallback: "adamw" or "sgd", torch's own fused kernels; None makes a tensor that is not Tensorion's an error.
         fallback_lr: of the fallback; None is `lr`.
         fallback_weight_decay: of the fallback; None is `weight_decay`.
         fallback_betas: of AdamW, "betas" in its groups.
@@ -111,7 +112,7 @@ class Tensorion(Optimizer):
         self.__dict__.setdefault("_process_group", None)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, split by effective order unless it names its "algorithm". All of it or nothing."""
+        """Add a group, split by order unless it names its "algorithm". All of it or nothing."""
         group = _group_split.normalized(param_group, self._groups_given)
         parts = _group_split.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
         count = len(self.param_groups)

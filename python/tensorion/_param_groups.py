@@ -1,5 +1,6 @@
 """Which parameter of a model goes where, and why."""
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -12,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from . import _arguments
 from ._optimizer import Tensorion
-from ._unfolding import effective_order
+from ._unfolding import drop_ones, effective_order
 
 #: What sends parameters to the fallback: a pattern of names, a type of modules, or a function of a
 #: parameter's name and itself.
@@ -35,6 +36,7 @@ def param_groups(
     fallback: str = "adamw",
     to_fallback: Iterable[Rule] = (),
     depthwise: bool = False,
+    pointwise: bool = True,
     decay_vectors: bool = True,
 ) -> list[dict[str, Any]]:
     """The parameters of a model in groups for `Tensorion`, by the first of these rules that applies:
@@ -43,7 +45,8 @@ def param_groups(
     2. depthwise convolution kernels (one input channel for each filter) go to the fallback, unless
        `depthwise`: their filters act on different channels, so that there is no common matrix to
        orthogonalize;
-    3. tensors of effective order (modes of size 1 do not count) below `min_order` go to the fallback;
+    3. tensors of order below `min_order`, or with fewer than two modes larger than 1, go to the fallback; leading
+       modes of size 1 do not count in the order;
     4. all others go to Tensorion.
 
     Each rule makes a group, with named parameters, the `"algorithm"` and the reason, `"why"`. Options such
@@ -57,6 +60,9 @@ def param_groups(
             `"*.embed*"`), types of modules (`torch.nn.Embedding`), or functions of a name and a tensor.
             One that fits nothing is an error.
         depthwise: whether depthwise kernels stay with Tensorion.
+        pointwise: False leaves convolution kernels of size 1 to the fallback, as matrices are: no mode of size 1 counts
+            in the order then. With `depthwise=True` beside it, the groups are those of optimizers before
+            kernels of size 1 became Tensorion's, whose states then load.
         decay_vectors: False sets weight_decay to 0 for biases, norms' scales and all other tensors of
             effective order 0 or 1.
     """
@@ -67,6 +73,7 @@ def param_groups(
     if _arguments.integer(min_order, "param_groups.min_order") < 1:
         raise ValueError(f"[tensorion.param_groups] min_order must be at least 1, got {min_order}")
     _arguments.boolean(depthwise, "param_groups.depthwise")
+    _arguments.boolean(pointwise, "param_groups.pointwise")
     _arguments.boolean(decay_vectors, "param_groups.decay_vectors")
     uses = _uses(model)
     for use in uses:
@@ -87,17 +94,17 @@ def param_groups(
             )
     groups: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for use in uses:
-        order = effective_order(use.param.shape)
+        shape = list(use.param.shape) if pointwise else drop_ones(use.param.shape)
         named = next((rule for rule in rules if _applies(rule, use)), None)
         if named is not None:
             algorithm, why = fallback, _text(named)
         elif not depthwise and any(map(_is_depthwise, use.modules)) and use.param.dim() > 1:
             algorithm, why = fallback, "depthwise"
-        elif order < min_order:
+        elif torch.ops.tensorion.fallback_reason(shape, min_order):
             algorithm, why = fallback, f"order < {min_order}"
         else:
             algorithm, why = "tensorion", f"order >= {min_order}"
-        decays = decay_vectors or order > 1
+        decays = decay_vectors or effective_order(use.param.shape) > 1
         group: dict[str, Any] = {"params": [], "algorithm": algorithm, "why": why}
         if not decays:
             group["weight_decay"] = 0.0
@@ -118,13 +125,22 @@ def describe(optimizer: Tensorion) -> str:
         for index, param in enumerate(group["params"]):
             name = group["param_names"][index] if "param_names" in group else str(index)
             shape = "x".join(map(str, param.shape)) or "scalar"
-            why = group.get("why", "its group")
+            why = _why(group, param)
             plan = _plan(group, param) if group["algorithm"] == "tensorion" else ("", "", "")
             lr = f"{float(group['lr']):.3g}"
             rows.append((str(number), name, shape, group["algorithm"], why, *plan, lr))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _why(group: dict[str, Any], param: Tensor) -> str:
+    """Why the group's algorithm updates the parameter."""
+    why = group.get("why", "its group")
+    order = re.fullmatch(r"order < (\d+)", why)
+    if not order:
+        return why
+    return torch.ops.tensorion.fallback_reason(param.shape, int(order[1])) or "pointwise"
 
 
 def _plan(group: dict[str, Any], param: Tensor) -> tuple[str, str, str]:

@@ -1,5 +1,6 @@
 """What the optimizer remembers of each parameter."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _group_split, _options, _sharding
+from ._unfolding import effective_order
 
 #: The state that each algorithm keeps, in the order of its operator's arguments.
 KEYS = {
@@ -54,6 +56,7 @@ def check_state_dict(
         raise ValueError(f"[tensorion.Tensorion] expected skipped_steps to be a count, got {skipped!r}")
     saved_groups, saved_state = state_dict["param_groups"], state_dict["state"]
     _check_form(saved_state, saved_groups)
+    _check_split(saved_groups, groups)
     if len(saved_groups) != len(groups):
         raise ValueError(
             f"[tensorion.Tensorion] expected the state of {len(groups)} param groups, got {len(saved_groups)}"
@@ -102,6 +105,26 @@ def _check_form(state: object, groups: object) -> None:
             if not isinstance(key, (int, str)):
                 where = f"'params' of saved group {number}"
                 raise ValueError(f"[tensorion.Tensorion] expected {where} to be numbers or names, got {key!r}")
+
+
+def _check_split(saved_groups: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> None:
+    """Raise if the state is older than the rule that kernels of size 1 are Tensorion's: no mode of size 1 counted."""
+    moved, count = [], 0
+    for number, group in enumerate(groups):
+        rule = re.fullmatch(r"order >= (\d+)", group.get("why", ""))
+        if group["algorithm"] == "tensorion":
+            count += len(group["params"])
+            for param, label in zip(group["params"], _group_split.labels(number, group), strict=True):
+                if rule and effective_order(param.shape) < int(rule[1]):
+                    moved.append(label)
+    saved = sum(len(group["params"]) for group in saved_groups if group.get("algorithm") == "tensorion")
+    if moved and saved + len(moved) == count:
+        raise ValueError(
+            "[tensorion.Tensorion] expected the state of algorithm 'tensorion' for parameters that are kernels of size "
+            "1, got a state saved when the fallback updated them. To go on with it, make the optimizer of "
+            "tensorion.param_groups(model, pointwise=False), with depthwise=True unless its groups came from "
+            f"param_groups before. These are the parameters: {'; '.join(moved)}"
+        )
 
 
 def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:

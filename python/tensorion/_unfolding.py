@@ -13,6 +13,11 @@ def effective_order(shape: Sequence[int]) -> int:
     return sum(size != 1 for size in shape)
 
 
+def drop_ones(shape: Sequence[int]) -> list[int]:
+    """The sizes other than 1."""
+    return [size for size in shape if size != 1]
+
+
 def unfoldings(shape: Sequence[int]) -> list[tuple[int, ...]]:
     """All unfoldings of a shape, each by the modes that become the rows.
 

@@ -199,7 +199,7 @@ WHOLE = gaussian((6, 3, 4), 1)
         (
             lambda: [{"params": parameters(), "fallback": None}],
             ValueError,
-            "parameter 1 of group 0, shape [5, 7] has effective order 2, below min_order = 3, and there is no fallback",
+            "parameter 1 of group 0, shape [5, 7] is not Tensorion's (order < 3), and there is no fallback",
         ),
         (
             lambda: [{"params": parameters(), "algorithm": "muon"}],

@@ -8,7 +8,7 @@ from torch import nn
 from tensorion import Tensorion
 
 
-def test_constructor_splits_by_effective_order():
+def test_constructor_splits_by_order():
     params = [*parameters(), nn.Parameter(gaussian((1, 6, 4), 9))]
     optimizer = Tensorion(params, lr=0.1, fallback_lr=0.01, fallback_weight_decay=0.5)
     high, low = optimizer.param_groups

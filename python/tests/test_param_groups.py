@@ -46,7 +46,7 @@ def test_rules():
         "embed.weight": LOW,
         "stem.bias": LOW,
         "grouped.bias": LOW,
-        "pointwise.weight": LOW,
+        "pointwise.weight": HIGH,
         "pointwise.bias": LOW,
         "gray.bias": LOW,
         "norm.weight": LOW,

@@ -10,6 +10,7 @@
 
 #include "tensorion/fallback.h"
 #include "tensorion/optim/parameters.h"
+#include "tensorion/param_groups.h"
 
 namespace tensorion {
 namespace {
@@ -33,7 +34,7 @@ TensorionOptions fallback_options(TensorionOptions options, const std::string& a
   return options;
 }
 
-// A group in up to two: by effective order, unless its options name the algorithm already.
+// A group in up to two: by fallback_reason, unless its options name the algorithm already.
 std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const TensorionOptions& defaults,
                                        size_t number) {
   TORCH_CHECK_VALUE(!group.params().empty(),
@@ -44,11 +45,10 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
   for (size_t i = 0; i < group.params().size(); ++i) {
     const auto& param = group.params()[i];
     const auto name = describe(number, i, param);
-    const bool is_high = options.algorithm().empty() ? effective_order(param.sizes()) >= options.min_order()
-                                                     : options.algorithm() == "tensorion";
+    const auto reason = fallback_reason(param.sizes(), options);
+    const bool is_high = options.algorithm().empty() ? reason.empty() : options.algorithm() == "tensorion";
     TORCH_CHECK_VALUE(is_high || options.fallback() || !options.algorithm().empty(), "[tensorion.Tensorion] ",
-                      name, " has effective order ", effective_order(param.sizes()),
-                      ", below min_order = ", options.min_order(), ", and there is no fallback");
+                      name, " is not Tensorion's (", reason, "), and there is no fallback");
     if (is_high) {
       try {
         // Where the balanced unfolding exists, "online" has one to choose.

