@@ -29,6 +29,8 @@ namespace tensorion {
   OPTION(double, weight_decay, 0.01, not_negative, weight_decay)                                     \
   /* "balanced", "online" or Modes */                                                                \
   OPTION(UnfoldingStrategy, unfolding, "balanced", anything, unfolding)                              \
+  /* "online" decides anew every so many steps */                                                    \
+  OPTION(int64_t, online_interval, 1, at_least_one)                                                  \
   /* PolarOptions checks these three */                                                              \
   OPTION(std::string, polar, "auto", anything, polar.method)                                         \
   OPTION(std::optional<Coefficients>, ns_coefficients, std::nullopt, anything, polar.ns_coefficients) \
@@ -67,6 +69,8 @@ struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<Tensori
   // ranges, if only by rounding.
   void check_step() const;
   StepOptions step_options() const;
+  // Whether the choice of "online" is kept for some steps, and so is part of the state.
+  bool keeps_unfolding() const;
 
   void serialize(torch::serialize::InputArchive& archive) override;
   void serialize(torch::serialize::OutputArchive& archive) const override;
@@ -77,7 +81,8 @@ struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<Tensori
 // What is kept per parameter; undefined where its algorithm has no use for it.
 struct TensorionParamState : public torch::optim::OptimizerCloneableParamState<TensorionParamState> {
   TORCH_ARG(at::Tensor, momentum_buffer);  // in the parameter's shape, dtype and strides
-  TORCH_ARG(at::Tensor, step);
+  TORCH_ARG(at::Tensor, unfolding);        // with online_interval > 1: see UnfoldingChoices
+  TORCH_ARG(at::Tensor, step);             // of AdamW, and with online_interval > 1
   TORCH_ARG(at::Tensor, exp_avg);
   TORCH_ARG(at::Tensor, exp_avg_sq);
 

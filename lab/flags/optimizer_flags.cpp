@@ -68,6 +68,10 @@ const OptimizerFlag kOptimizerFlags[] = {
      [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback_eps(to_number(v, "--eps")); }},
     {"unfolding", "Unfolding: balanced, online, or modes such as 0,2",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.unfolding(to_unfolding(v)); }},
+    {"online_interval", "Unfolding online: decide anew every so many steps",
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.online_interval(to_integer(v, "--online-interval"));
+     }},
     {"polar", "Method of the polar factor: auto, halley, newton_schulz, svd",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.polar(v); }},
     {"ns_coefficients", "Newton-Schulz: muon, polar_express, cans, or rows a,b,c;a,b,c",

@@ -20,6 +20,7 @@ struct Field {
 };
 
 constexpr Field kMomentum{"momentum_buffer", &TensorionParamState::momentum_buffer};
+constexpr Field kUnfolding{"unfolding", &TensorionParamState::unfolding};
 constexpr Field kStep{"step", &TensorionParamState::step};
 constexpr Field kExpAvg{"exp_avg", &TensorionParamState::exp_avg};
 constexpr Field kExpAvgSq{"exp_avg_sq", &TensorionParamState::exp_avg_sq};
@@ -29,6 +30,7 @@ std::vector<Field> fields_of(const torch::optim::OptimizerParamGroup& group) {
   TORCH_CHECK_TYPE(options != nullptr,
                    "[tensorion.optimizer_state] expected the optimizer Tensorion, got another");
   if (options->algorithm() == "adamw") return {kStep, kExpAvg, kExpAvgSq};
+  if (options->keeps_unfolding()) return {kMomentum, kUnfolding, kStep};
   return {kMomentum};
 }
 
@@ -85,9 +87,12 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
           const auto stored = tensors.find(key);
           TORCH_CHECK_VALUE(stored != tensors.end(), "[tensorion.optimizer_state] ", source, ": ", key,
                             " is missing");
-          const bool is_count = field.of == kStep.of;
-          auto target =
-              is_count ? at::empty({}, parameter.options().dtype(at::kFloat)) : at::empty_like(parameter);
+          // Tensorion counts its steps on the CPU, which decides by them.
+          const bool on_cpu = field.of == kStep.of && fields.front().of == kMomentum.of;
+          const bool is_number = field.of == kStep.of || field.of == kUnfolding.of;
+          auto target = is_number ? at::empty({}, at::TensorOptions(at::kFloat).device(
+                                                      on_cpu ? c10::Device(at::kCPU) : parameter.device()))
+                                  : at::empty_like(parameter);
           TORCH_CHECK_VALUE(
               stored->second.sizes() == target.sizes() && stored->second.dtype() == target.dtype(),
               "[tensorion.optimizer_state] ", source, ": ", key, " must be of shape ", target.sizes(),

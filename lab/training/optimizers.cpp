@@ -26,7 +26,7 @@ bool has_option(const std::string& optimizer, const std::string& option) {
   if (option == "lr" || option == "weight_decay") return true;
   if (optimizer == "sgd") return option == "momentum";
   if (optimizer == "adamw") return option == "betas" || option == "eps";
-  return optimizer == "tensorion" || option != "unfolding";
+  return optimizer == "tensorion" || (option != "unfolding" && option != "online_interval");
 }
 
 namespace {
@@ -46,6 +46,7 @@ nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOpti
       {"momentum", options.momentum()},
       {"nesterov", options.nesterov()},
       {"unfolding", options.unfolding().str()},
+      {"online_interval", options.online_interval()},
       {"polar", options.polar()},
       {"ns_coefficients", json_or_null(options.ns_coefficients())},
       {"ns_steps", json_or_null(options.ns_steps())},

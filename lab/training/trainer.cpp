@@ -98,7 +98,7 @@ std::string Trainer::nonfinite_part(double loss) const {
   if (!std::isfinite(loss)) parts = c10::str("the loss is ", loss);
   for (const auto& parameter : model_.named_parameters()) {
     const auto& gradient = parameter.value().grad();
-    if (gradient.defined() && first_nonfinite({gradient}) >= 0) {
+    if (gradient.defined() && any_nonfinite({gradient}).item<float>() != 0) {
       return parts + (parts.empty() ? "" : " and ") + "the gradient of " + parameter.key() + " is not finite";
     }
   }

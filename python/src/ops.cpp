@@ -237,8 +237,10 @@ void check_parameters(at::TensorList params, const c10::List<std::string>& names
 
 void step(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Arguments given(op, *stack);
+  const auto choices = given["choices"].toTensorVector();
   tensorion::step(given["params"].toTensorVector(), given["grads"].toTensorVector(),
-                  given["momenta"].toTensorVector(), given.step_options());
+                  given["momenta"].toTensorVector(), given.step_options(),
+                  {choices, given["decide"].toBool()});
   torch::jit::drop(*stack, given.size());
 }
 
@@ -251,7 +253,9 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, double momentum
 
 void directions(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Arguments given(op, *stack);
-  auto found = tensorion::directions(given["targets"].toTensorVector(), given.step_options());
+  const auto choices = given["choices"].toTensorVector();
+  auto found = tensorion::directions(given["targets"].toTensorVector(), given.step_options(),
+                                     {choices, given["decide"].toBool()});
   torch::jit::drop(*stack, given.size());
   torch::jit::push(*stack, std::move(found));
 }
@@ -334,11 +338,12 @@ TORCH_LIBRARY(tensorion, m) {
 
   m.def(check_options_schema(), torch::CppFunction::makeFromBoxedFunction<&check_options>());
   m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);
-  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, *, ", step_arguments(),
-                 ", Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()")
+  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, Tensor(c!)[] choices=[], *, ", step_arguments(),
+                 ", bool decide=True, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()")
             .c_str());
   m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()");
-  m.def(c10::str("directions(Tensor[] targets, *, ", step_arguments(), ") -> Tensor[]").c_str());
+  m.def(c10::str("directions(Tensor[] targets, Tensor(a!)[] choices=[], *, ", step_arguments(),
+                 ", bool decide=True) -> Tensor[]").c_str());
   m.def(
       "apply_directions_(Tensor(a!)[] params, Tensor[] directions, *, float lr, float weight_decay, Tensor? "
       "lr_tensor=None) -> ()");

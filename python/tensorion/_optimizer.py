@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _state
+from . import _amp, _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _state
 
 
 class Tensorion(Optimizer):
@@ -38,8 +38,10 @@ class Tensorion(Optimizer):
         momentum: in [0, 1).
         nesterov: whether to look one step ahead.
         weight_decay: decoupled, of the learning rate before `scale`.
-        unfolding: "balanced", the squarest; "online", the one with the largest nuclear norm, found at
-            each step; or a tuple of modes that become the rows: `(0,)` flattens kernels as Muon does.
+        unfolding: "balanced", the squarest; "online", the one with the largest nuclear norm; or a tuple of
+            modes that become the rows: `(0,)` flattens kernels as Muon does. On accelerators "online"
+            compares the unfoldings that are as square as the balanced one.
+        online_interval: "online" decides anew every so many steps, and keeps its choice in between.
         polar: "auto", "halley", "newton_schulz" or "svd", as `method` of `tensorion.polar`.
         ns_coefficients: as of `tensorion.polar`.
         ns_steps: as of `tensorion.polar`.
@@ -63,6 +65,9 @@ class Tensorion(Optimizer):
             or a pickle of the optimizer does not keep the group.
     """
 
+    #: Tells GradScaler that `step` unscales gradients, and skips those that overflowed, by itself: see `_amp`.
+    _step_supports_amp_scaling = True
+
     def __init__(
         self,
         params: ParamsT,
@@ -72,6 +77,7 @@ class Tensorion(Optimizer):
         nesterov: bool = False,
         weight_decay: float = 0.01,
         unfolding: _arguments.UnfoldingLike = "balanced",
+        online_interval: int = 1,
         polar: str = "auto",
         ns_coefficients: _arguments.CoefficientsLike | None = None,
         ns_steps: int | None = None,
@@ -147,15 +153,16 @@ class Tensorion(Optimizer):
                 _arguments.refuse("step.closure", "callable", closure)
             with torch.enable_grad():
                 loss = closure()
+        overflow = _amp.unscale(self)
         # Everything is checked before anything changes.
-        verdict = _preflight.check_step(self.param_groups, self.defaults, self.state, self._process_group)
+        verdict = _preflight.check_step(self.param_groups, self.defaults, self.state, self._process_group, overflow)
+        if verdict.skipped is not None:
+            self._count_skipped(verdict.skipped)
         found_inf = verdict.found_inf
-        if found_inf is not None:
-            self._skipped = found_inf if self._skipped is None else self._skipped + found_inf.to(self._skipped.device)
-            if found_inf.device.type == "cpu":
-                if found_inf.item():
-                    return loss
-                found_inf = None
+        if found_inf is not None and found_inf.device.type == "cpu":
+            if found_inf.item():
+                return loss
+            found_inf = None
         tasks: list[_distributed_step.Task] = []
         for updates, options in zip(verdict.updates, verdict.options, strict=True):
             for update in updates:
@@ -170,6 +177,13 @@ class Tensorion(Optimizer):
         if tasks:
             _distributed_step.run(tasks)
         return loss
+
+    def _count_skipped(self, skipped: Tensor) -> None:
+        """Count in place, so that replays of a captured graph count, too."""
+        if self._skipped is None:
+            with torch.inference_mode(False):
+                self._skipped = torch.zeros_like(skipped)
+        self._skipped.add_(skipped.to(self._skipped.device))
 
     def _accumulate(
         self, shared: list[tuple[Tensor, _sharding.ShardLayout]], options: dict[str, Any]
@@ -188,7 +202,19 @@ class Tensorion(Optimizer):
         ]
 
     def _call(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
-        """The operator of the algorithm, on what this process has of the parameters."""
+        """Update what this process has of the parameters of a group."""
+        if not _options.keeps_unfolding(options):
+            self._run_operator(params, options, found_inf)
+            return
+        for decide, members in _state.by_decision(params, self.state, options["online_interval"]):
+            choices = [self.state[param]["unfolding"] for param in members]
+            self._run_operator(members, options, found_inf, choices=choices, decide=decide)
+        _state.count_steps(params, self.state)
+
+    def _run_operator(
+        self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None, **choices: Any
+    ) -> None:
+        """The operator of the group's algorithm."""
         algorithm = options["algorithm"]
         states = [self.state[param] for param in params]
         lists = [[_sharding.to_local(state[key]) for state in states] for key in _state.KEYS[algorithm]]
@@ -201,6 +227,7 @@ class Tensorion(Optimizer):
             [_sharding.to_local(param) for param in params],
             [_sharding.to_local(param.grad) for param in params],
             *lists,
+            **choices,
             **_options.arguments(options),
             lr_tensor=_options.lr_tensor(options),
             found_inf=found_inf,
@@ -246,5 +273,7 @@ class Tensorion(Optimizer):
         assert checked is not None
         skipped = checked.get("skipped_steps", 0)
         self._skipped = torch.tensor(float(skipped)) if skipped else None
-        for param, state in self.state.items():
-            _state.convert(state, param)
+        for group, saved in zip(self.param_groups, checked["param_groups"], strict=True):
+            for param, key in zip(group["params"], saved["params"], strict=True):
+                if param in self.state:
+                    _state.convert(self.state[param], param, checked["state"][key], group["algorithm"])

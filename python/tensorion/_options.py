@@ -57,6 +57,7 @@ TABLE = (
     Option("nesterov", _arguments.boolean, ("tensorion",)),
     Option("weight_decay", _arguments.number, _ALL),
     Option("unfolding", _arguments.unfolding, ("tensorion",)),
+    Option("online_interval", _arguments.integer, ("tensorion",), is_argument=False),
     Option("polar", _arguments.text, ("tensorion",)),
     Option("ns_coefficients", _arguments.coefficients, ("tensorion",), may_be_none=True),
     Option("ns_steps", _arguments.integer, ("tensorion",), may_be_none=True),
@@ -115,6 +116,11 @@ def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
 def lr_tensor(values: Mapping[str, Any]) -> Tensor | None:
     """The learning rate of a group if it is a tensor, which operators then use instead of `lr`."""
     return values["lr"] if isinstance(values["lr"], Tensor) else None
+
+
+def keeps_unfolding(values: Mapping[str, Any]) -> bool:
+    """Whether the choice of "online" is kept for some steps, and so is part of the state."""
+    return values["algorithm"] == "tensorion" and values["unfolding"] == "online" and values["online_interval"] > 1
 
 
 def resolve(algorithm: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,16 +30,25 @@ class Verdict(NamedTuple):
     updates: list[list[Update]]
     #: 1 if it is to be skipped, else 0, on the gradients' device; None if nobody asks.
     found_inf: Tensor | None
+    #: The same for the policy "skip" alone, which counts the steps that it skips.
+    skipped: Tensor | None = None
 
 
 def check_step(
-    groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]], process_group: Any
+    groups: Groups,
+    defaults: Mapping[str, Any],
+    state: Mapping[Tensor, Mapping[str, Any]],
+    process_group: Any,
+    overflow: Tensor | None,
 ) -> Verdict:
-    """Raises if an option or a gradient is not right: on all ranks that share tensors, or on none."""
+    """Raises if an option or a gradient is not right: on all ranks that share tensors, or on none.
+
+    `overflow`: not 0 if a GradScaler asks for the step to be skipped.
+    """
     sharings = _sharding.sharings(_params(groups), process_group)
     if not sharings:
-        verdict = _checked(groups, defaults, state, process_group)
-        bad = _first_nonfinite(groups, verdict.options)
+        verdict = _with_overflow(_checked(groups, defaults, state, process_group), overflow)
+        bad = _first_nonfinite(groups, verdict.options, overflow)
         if bad >= 0:
             raise ValueError(
                 f"[tensorion.Tensorion] the gradient of {_label(groups, bad)} is not finite; nothing was changed"
@@ -49,15 +58,29 @@ def check_step(
     verdict = Verdict([], [], None)
     try:
         verdict = _checked(groups, defaults, state, process_group)
-        ballot.nonfinite = _first_nonfinite(groups, verdict.options)
+        verdict = _with_overflow(verdict, overflow)
+        ballot.nonfinite = _first_nonfinite(groups, verdict.options, overflow)
         ballot.skip = verdict.found_inf is not None and bool(verdict.found_inf.item())
         ballot.facts = _facts(groups, verdict.options)
     except Exception as error:
         ballot.error = error
     skip = agree_across_ranks(ballot, sharings)
     # Another rank may skip for a tensor that this one does not have.
-    asked = skip or verdict.found_inf is not None
-    return verdict._replace(found_inf=torch.tensor(float(skip)) if asked else None)
+    if not (skip or verdict.found_inf is not None):
+        return verdict
+    found_inf = torch.tensor(float(skip))
+    return verdict._replace(found_inf=found_inf, skipped=found_inf if overflow is None else verdict.skipped)
+
+
+def _with_overflow(verdict: Verdict, overflow: Tensor | None) -> Verdict:
+    """The verdict if a GradScaler has found what is not finite: it skips the step, and counts it, by itself."""
+    if overflow is None:
+        return verdict._replace(skipped=verdict.found_inf)
+    if verdict.found_inf is None:
+        return verdict._replace(found_inf=overflow)
+    own = verdict.found_inf
+    other = overflow.to(own.device, own.dtype)
+    return verdict._replace(found_inf=torch.maximum(own, other), skipped=own * (other == 0))
 
 
 def agree_on_load(
@@ -100,7 +123,7 @@ def _checked(
             Update(
                 param,
                 _sharding.layout_of(param, process_group) if values["algorithm"] == "tensorion" else None,
-                _state.missing(state.get(param, {}), param, values["algorithm"]),
+                _state.missing(state.get(param, {}), param, values),
             )
             for param in group["params"]
             if param.grad is not None
@@ -143,10 +166,18 @@ def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: 
     return [_sharding.to_local(params[i][0].grad) for i in watched], watched
 
 
-def _first_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]]) -> int:
-    """The number of the first parameter whose gradient must be finite and is not; -1 if there is none."""
+def _first_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]], overflow: Tensor | None) -> int:
+    """The number of the first parameter whose gradient must be finite and is not; -1 if there is none.
+
+    What a GradScaler skips need not be finite.
+    """
     grads, numbers = _gradients(groups, options, "error")
-    bad = torch.ops.tensorion.first_nonfinite(grads).item() if grads else -1
+    if not grads:
+        return -1
+    found = torch.ops.tensorion.first_nonfinite(grads)
+    if overflow is not None:
+        found = torch.where(overflow.to(found.device) != 0, -1, found)
+    bad = int(found.item())
     return numbers[bad] if bad >= 0 else -1
 
 

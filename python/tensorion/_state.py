@@ -18,28 +18,59 @@ KEYS = {
 }
 
 
-def missing(state: Mapping[str, Any], param: Tensor, algorithm: str) -> dict[str, Tensor]:
-    """What the state of a parameter lacks: zeros, as torch's own optimizers keep them."""
-    keys = [key for key in KEYS[algorithm] if key not in state]
+#: What "online" keeps beside them if it does not decide at each step: the number of the unfolding, and of the step.
+CHOICE_KEYS = ("unfolding", "step")
+#: State that is a number rather than a tensor like the parameter.
+_NUMBERS = CHOICE_KEYS
+
+
+def _number_device(key: str, param: Tensor, algorithm: str) -> torch.device:
+    """The CPU decides by Tensorion's steps; all other numbers are used on the device."""
+    return torch.device("cpu") if algorithm == "tensorion" and key == "step" else param.device
+
+
+def missing(state: Mapping[str, Any], param: Tensor, values: Mapping[str, Any]) -> dict[str, Tensor]:
+    """What the state of a parameter lacks: zeros, as torch's own optimizers keep them. `values`: of its group."""
+    algorithm = values["algorithm"]
+    wanted = KEYS[algorithm] + (CHOICE_KEYS if _options.keeps_unfolding(values) else ())
+    keys = [key for key in wanted if key not in state]
     if not keys:
         return {}
     # Tensors made in inference mode could never be updated outside of it.
     with torch.inference_mode(False), torch.no_grad():
         return {
-            key: torch.zeros((), dtype=torch.float32, device=param.device)
-            if key == "step"
+            key: torch.zeros((), dtype=torch.float32, device=_number_device(key, param, algorithm))
+            if key in _NUMBERS
             else torch.zeros_like(param, memory_format=torch.preserve_format)
             for key in keys
         }
 
 
-def convert(state: dict[str, Any], param: Tensor) -> None:
-    """Loaded state as a step needs it: counts in single precision, and no tensors of inference mode."""
+def by_decision(
+    params: Sequence[Tensor], state: Mapping[Tensor, Mapping[str, Any]], interval: int
+) -> list[tuple[bool, list[Tensor]]]:
+    """The parameters for which "online" decides in this step, then those that keep their unfolding."""
+    found: dict[bool, list[Tensor]] = {True: [], False: []}
+    for param in params:
+        found[int(state[param]["step"].item()) % interval == 0].append(param)
+    return [(decide, members) for decide, members in found.items() if members]
+
+
+def count_steps(params: Sequence[Tensor], state: Mapping[Tensor, Mapping[str, Any]]) -> None:
+    torch._foreach_add_([state[param]["step"] for param in params], 1)
+
+
+def convert(state: dict[str, Any], param: Tensor, saved: Mapping[str, Any], algorithm: str) -> None:
+    """Loaded state as a step needs it: numbers in single precision, and no tensors of inference mode.
+
+    `saved` is the state before torch gave it the dtype of the parameter, in which numbers may not be exact.
+    """
     with torch.inference_mode(False), torch.no_grad():
         for key, value in state.items():
             if isinstance(value, Tensor):
-                found = value.to(param.device, torch.float32) if key == "step" else value
-                state[key] = found.clone() if found.is_inference() else found
+                if key in _NUMBERS:
+                    value = saved[key].to(_number_device(key, param, algorithm), torch.float32, copy=True)
+                state[key] = value.clone() if value.is_inference() else value
 
 
 def check_state_dict(
@@ -87,9 +118,12 @@ def check_state_dict(
             if state is not None and not isinstance(state, Mapping):
                 raise ValueError(f"[tensorion.Tensorion] expected the state of {label} to be a dict, got {state!r}")
             if state:
-                _check_state(state, group["algorithm"], param, label)
+                keys = KEYS[group["algorithm"]] + (CHOICE_KEYS if "unfolding" in state else ())
+                _check_state(state, keys, param, label)
                 if values["nonfinite"] != "ignore":
-                    _check_values(state, group["algorithm"], label)
+                    _check_values(state, keys, label)
+                if "unfolding" in state:
+                    _check_choice(state["unfolding"], param, label)
 
 
 def _check_form(state: object, groups: object) -> None:
@@ -127,9 +161,18 @@ def _check_split(saved_groups: Sequence[Mapping[str, Any]], groups: Sequence[Map
         )
 
 
-def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:
+def _check_choice(choice: Tensor, param: Tensor, label: str) -> None:
+    """Raise if it is not the number of an unfolding."""
+    count = len(torch.ops.tensorion.unfoldings(param.shape))
+    if choice.item() not in range(max(count, 1)):
+        raise ValueError(
+            f"[tensorion.Tensorion] expected the number of one of {count} unfoldings for {label}, got {choice.item():g}"
+        )
+
+
+def _check_values(state: Mapping[str, Any], keys: Sequence[str], label: str) -> None:
     """Raise if the state would put a NaN into the parameter."""
-    for key in KEYS[algorithm]:
+    for key in keys:
         value = _sharding.to_local(state[key])
         # Second moments may overflow, as torch's do: that parameter then stands still.
         bad = value.isnan() if key == "exp_avg_sq" else ~value.isfinite()
@@ -143,9 +186,9 @@ def _check_values(state: Mapping[str, Any], algorithm: str, label: str) -> None:
             )
 
 
-def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label: str) -> None:
-    for key in KEYS[algorithm]:
-        expected = [] if key == "step" else list(param.shape)
+def _check_state(state: Mapping[str, Any], keys: Sequence[str], param: Tensor, label: str) -> None:
+    for key in keys:
+        expected = [] if key in _NUMBERS else list(param.shape)
         value = state.get(key)
         if not isinstance(value, Tensor) or list(value.shape) != expected:
             got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"
@@ -155,7 +198,7 @@ def _check_state(state: Mapping[str, Any], algorithm: str, param: Tensor, label:
                 f"[tensorion.Tensorion] expected a dense, real floating-point {key} for {label}, got {value.dtype}, "
                 f"{value.layout} on {value.device}"
             )
-        if key != "step" and not _sharding.is_placed_as(value, param):
+        if key not in _NUMBERS and not _sharding.is_placed_as(value, param):
             raise ValueError(
                 f"[tensorion.Tensorion] expected a {key} placed as {label} ({_sharding.describe(param)}), got "
                 f"{_sharding.describe(value)}: torch.distributed.checkpoint.state_dict converts between them"

@@ -6,8 +6,10 @@
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "tensorion/core/tensor_groups.h"
 #include "tensorion/fallback.h"
 #include "tensorion/optim/parameters.h"
 #include "tensorion/param_groups.h"
@@ -81,31 +83,56 @@ void check_gradient(const at::Tensor& param, const std::string& name) {
                     grad.device());
 }
 
-std::unique_ptr<TensorionParamState> fresh_state(const at::Tensor& param, const std::string& algorithm) {
+// What the state still lacks: everything at first, and what options that changed need.
+void complete_state(TensorionParamState& state, const at::Tensor& param, const TensorionOptions& options) {
   // Tensors made in inference mode could never be updated outside of it.
   const c10::InferenceMode ordinary_tensors(false);
   const c10::NoGradGuard no_grad;
-  auto state = std::make_unique<TensorionParamState>();
-  if (algorithm == "adamw") {
-    state->step(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(param.device())));
-    state->exp_avg(at::zeros_like(param));
-    state->exp_avg_sq(at::zeros_like(param));
-  } else {
-    state->momentum_buffer(at::zeros_like(param));
+  const auto number = at::TensorOptions().dtype(at::kFloat);
+  const auto zeros = [&](at::Tensor& tensor) {
+    if (!tensor.defined()) tensor = at::zeros_like(param);
+  };
+  if (options.algorithm() == "adamw") {
+    if (!state.step().defined()) state.step(at::zeros({}, number.device(param.device())));
+    zeros(state.exp_avg());
+    zeros(state.exp_avg_sq());
+    return;
   }
-  return state;
+  zeros(state.momentum_buffer());
+  if (options.keeps_unfolding() && !state.unfolding().defined()) {
+    state.step(at::zeros({}, number));
+    state.unfolding(at::zeros({}, number.device(param.device())));
+  }
 }
 
 // The parameters of one group that have a gradient, with their state.
 struct GroupTensors {
-  std::vector<at::Tensor> params, grads, momenta, exp_avgs, exp_avg_sqs, steps;
+  std::vector<at::Tensor> params, grads, momenta, exp_avgs, exp_avg_sqs, steps, unfoldings;
 };
+
+// The step with choices that are kept: first of the tensors for which it is time to decide anew, then of the
+// others.
+void step_with_choices(const GroupTensors& tensors, const StepOptions& options, int64_t interval) {
+  std::array<std::vector<size_t>, 2> by_decision;
+  for (size_t i = 0; i < tensors.params.size(); ++i) {
+    by_decision[tensors.steps[i].item<int64_t>() % interval == 0 ? 0 : 1].push_back(i);
+  }
+  for (const bool decide : {true, false}) {
+    const auto& indices = by_decision[decide ? 0 : 1];
+    if (indices.empty()) continue;
+    const auto choices = at_indices(tensors.unfoldings, indices);
+    step(at_indices(tensors.params, indices), at_indices(tensors.grads, indices),
+         at_indices(tensors.momenta, indices), options, {choices, decide});
+  }
+  for (const auto& count : tensors.steps) count.add_(1);
+}
 
 void run(const GroupTensors& tensors, const TensorionOptions& options,
          const std::optional<at::Tensor>& found_inf) {
   if (options.algorithm() == "tensorion") {
     auto step_options = options.step_options();
     step_options.found_inf = found_inf;
+    if (options.keeps_unfolding()) return step_with_choices(tensors, step_options, options.online_interval());
     step(tensors.params, tensors.grads, tensors.momenta, step_options);
   } else if (options.algorithm() == "adamw") {
     const auto [beta1, beta2] = options.fallback_betas();
@@ -213,14 +240,16 @@ at::Tensor Tensorion::step(LossClosure closure) {
     for (const auto& param : group.params()) {
       if (!param.grad().defined()) continue;
       auto& slot = state_[param.unsafeGetTensorImpl()];
-      if (!slot) slot = fresh_state(param, options.algorithm());
-      const auto& state = static_cast<const TensorionParamState&>(*slot);
+      if (!slot) slot = std::make_unique<TensorionParamState>();
+      auto& state = static_cast<TensorionParamState&>(*slot);
+      complete_state(state, param, options);
       tensors.params.push_back(param);
       tensors.grads.push_back(param.grad());
       tensors.momenta.push_back(state.momentum_buffer());
       tensors.exp_avgs.push_back(state.exp_avg());
       tensors.exp_avg_sqs.push_back(state.exp_avg_sq());
       tensors.steps.push_back(state.step());
+      tensors.unfoldings.push_back(state.unfolding());
     }
     if (!tensors.params.empty()) run(tensors, options, found_inf);
   }

@@ -41,6 +41,12 @@ std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, co
   } else {
     state->momentum_buffer(
         fit("momentum_buffer", saved.momentum_buffer(), param.sizes(), param.scalar_type()));
+    // Without a choice that is kept, the first step decides.
+    if (saved.unfolding().defined()) {
+      state->unfolding(fit("unfolding", saved.unfolding(), {}, at::kFloat));
+      const auto count = fit("step", saved.step(), {}, at::kFloat);
+      state->step(count.cpu());
+    }
   }
   return state;
 }
@@ -80,6 +86,7 @@ void check_split(const SavedGroups& saved_groups,
 
 void TensorionParamState::serialize(OutputArchive& archive) const {
   _TORCH_OPTIM_SERIALIZE_TORCH_ARG(momentum_buffer);
+  _TORCH_OPTIM_SERIALIZE_TORCH_ARG(unfolding);
   _TORCH_OPTIM_SERIALIZE_TORCH_ARG(step);
   _TORCH_OPTIM_SERIALIZE_TORCH_ARG(exp_avg);
   _TORCH_OPTIM_SERIALIZE_TORCH_ARG(exp_avg_sq);
@@ -87,6 +94,8 @@ void TensorionParamState::serialize(OutputArchive& archive) const {
 
 void TensorionParamState::serialize(InputArchive& archive) {
   _TORCH_OPTIM_DESERIALIZE_TORCH_ARG(at::Tensor, momentum_buffer);
+  IValue chosen;
+  if (archive.try_read("unfolding", chosen) && chosen.isTensor()) unfolding(chosen.toTensor());
   _TORCH_OPTIM_DESERIALIZE_TORCH_ARG(at::Tensor, step);
   _TORCH_OPTIM_DESERIALIZE_TORCH_ARG(at::Tensor, exp_avg);
   _TORCH_OPTIM_DESERIALIZE_TORCH_ARG(at::Tensor, exp_avg_sq);

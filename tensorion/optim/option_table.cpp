@@ -156,6 +156,10 @@ StepOptions TensorionOptions::step_options() const {
   return options;
 }
 
+bool TensorionOptions::keeps_unfolding() const {
+  return algorithm() == "tensorion" && unfolding().is_online() && online_interval() > 1;
+}
+
 void TensorionOptions::serialize(torch::serialize::OutputArchive& archive) const {
   for (const auto& option : option_table()) archive.write(option.name, option.get(*this));
 }
