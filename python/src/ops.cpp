@@ -338,11 +338,11 @@ TORCH_LIBRARY(tensorion, m) {
 
   m.def(check_options_schema(), torch::CppFunction::makeFromBoxedFunction<&check_options>());
   m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);
-  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, Tensor(c!)[] choices=[], *, ", step_arguments(),
+  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, Tensor(c!)[] choices, *, ", step_arguments(),
                  ", bool decide=True, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()")
             .c_str());
   m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()");
-  m.def(c10::str("directions(Tensor[] targets, Tensor(a!)[] choices=[], *, ", step_arguments(),
+  m.def(c10::str("directions(Tensor[] targets, Tensor(a!)[] choices, *, ", step_arguments(),
                  ", bool decide=True) -> Tensor[]").c_str());
   m.def(
       "apply_directions_(Tensor(a!)[] params, Tensor[] directions, *, float lr, float weight_decay, Tensor? "

@@ -216,6 +216,8 @@ class Tensorion(Optimizer):
     ) -> None:
         """The operator of the group's algorithm."""
         algorithm = options["algorithm"]
+        if algorithm == "tensorion":
+            choices.setdefault("choices", [])
         states = [self.state[param] for param in params]
         lists = [[_sharding.to_local(state[key]) for state in states] for key in _state.KEYS[algorithm]]
         operators = {

@@ -11,15 +11,29 @@ from dataclasses import dataclass, field
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+from torch.utils.backend_registration import _DummyBackendModule, _setup_privateuseone_for_python_backend
 
-_setup_privateuseone_for_python_backend("simulated")
+
+class _Backend(_DummyBackendModule):
+    """What torch asks of a device: there are two of them, and they draw no random numbers."""
+
+    def device_count(self):
+        return 2
+
+    def get_rng_state(self, device=None):
+        return torch.empty(0, dtype=torch.uint8)
+
+    def set_rng_state(self, state, device=None):
+        pass
+
+
+_setup_privateuseone_for_python_backend("simulated", _Backend())
 
 ATEN = torch.ops.aten
 #: Operators that bring values to the host.
 READS = {ATEN._local_scalar_dense.default, ATEN.equal.default, ATEN.is_nonzero.default, ATEN.nonzero.default}
 #: They work across devices.
-COPIES = {ATEN._to_copy.default, ATEN.copy_.default, ATEN._foreach_copy_.default}
+COPIES = {ATEN._to_copy, ATEN.to, ATEN.copy_, ATEN._foreach_copy_}
 PRODUCTS = {ATEN.mm.default, ATEN.bmm.default, ATEN.addmm.default, ATEN.baddbmm.default}
 
 
@@ -33,7 +47,12 @@ class SimulatedTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, cpu, device="simulated:0"):
         return torch.Tensor._make_wrapper_subclass(
-            cls, cpu.shape, strides=cpu.stride(), dtype=cpu.dtype, device=torch.device(device)
+            cls,
+            cpu.shape,
+            strides=cpu.stride(),
+            storage_offset=cpu.storage_offset(),
+            dtype=cpu.dtype,
+            device=torch.device(device),
         )
 
     def __init__(self, cpu, device="simulated:0"):
@@ -53,6 +72,8 @@ class Device(TorchDispatchMode):
 
     has_float64: bool = True
     launches: list = field(default_factory=list)
+    #: Products of matrices: their operators, and the number of multiplications.
+    products: list = field(default_factory=list)
     reads: list = field(default_factory=list)
 
     def __post_init__(self):
@@ -65,6 +86,7 @@ class Device(TorchDispatchMode):
     def recorded(self):
         """Forget what has happened, and record from here."""
         self.launches.clear()
+        self.products.clear()
         self.reads.clear()
         yield self
 
@@ -101,15 +123,18 @@ def _dispatch(operator, args, kwargs, mode=None):
         with mode or nullcontext():
             return operator._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
     device = torch.device(target) if target is not None else simulated[0].device
-    if operator not in COPIES:
+    is_copy = operator.overloadpacket in COPIES
+    if not is_copy:
         _one_device(operator, tensors, device)
     if mode is not None:
-        brings = device.type == "cpu" or (operator in COPIES and isinstance(args[0], torch.Tensor) and
-                                          args[0].device.type == "cpu" and operator is not ATEN._to_copy.default)
-        if operator in READS or brings:
+        written = args[0] if is_copy and target is None else None
+        if operator in READS or device.type == "cpu" or any(x.device.type == "cpu" for x in _leaves(written)):
             mode.reads.append(str(operator))
         elif not operator.is_view:
             mode.launches.append(str(operator))
+        if operator in PRODUCTS:
+            left, right = [arg for arg in args if isinstance(arg, torch.Tensor)][-2:]
+            mode.products.append((str(operator), left.numel() * right.shape[-1]))
 
     def unwrap(leaf):
         return leaf.values if isinstance(leaf, SimulatedTensor) else leaf
@@ -123,10 +148,10 @@ def _dispatch(operator, args, kwargs, mode=None):
     def wrap(leaf):
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        if id(leaf) in originals:
-            return originals[id(leaf)]
         if device.type == "cpu":
-            return leaf
+            return leaf.clone() if id(leaf) in originals else leaf  # memory of the device is not shared
+        if id(leaf) in originals and originals[id(leaf)].device == device:
+            return originals[id(leaf)]
         if mode is not None and not mode.has_float64 and leaf.dtype == torch.float64:
             raise TypeError(f"{operator}: {device} has no float64")
         return SimulatedTensor(leaf, device)

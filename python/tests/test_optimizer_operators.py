@@ -35,6 +35,7 @@ def test_class_is_the_operators():
             [w],
             [params[0].grad],
             [m],
+            [],
             lr=0.02,
             momentum=0.8,
             nesterov=True,
@@ -90,7 +91,7 @@ def test_lr_on_the_device_and_a_verdict():
     for found_inf in (1.0, 0.0):
         verdict = {"found_inf": torch.tensor(found_inf)}
         with torch.no_grad():
-            torch.ops.tensorion.step_(params[:1], grads[:1], states[:1], **arguments, **tensorion_, **verdict)
+            torch.ops.tensorion.step_(params[:1], grads[:1], states[:1], [], **arguments, **tensorion_, **verdict)
             torch.ops.tensorion.adamw_step_(
                 params[1:2],
                 grads[1:2],
@@ -128,7 +129,7 @@ def test_step_operators(extra):
         param.requires_grad_()
     opcheck(
         torch.ops.tensorion.step_.default,
-        (params, grads, momenta),
+        (params, grads, momenta, [torch.zeros(()), torch.zeros(())]),
         {**COMMON, **extra, **SOLVING, "momentum": 0.9, "nesterov": True, "unfolding": "online"},
     )
     params, grads, a, b = lists((4, 3), 4)
@@ -145,7 +146,7 @@ def test_operators_of_shared_steps():
     opcheck(torch.ops.tensorion.add_gradients_.default, (params, grads), {"momentum": 0.9, "maximize": True})
     opcheck(
         torch.ops.tensorion.directions.default,
-        (params,),
+        (params, []),
         {**COMMON, **SOLVING, "momentum": 0.9, "nesterov": True, "unfolding": "(1,)"},
     )
 

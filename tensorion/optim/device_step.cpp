@@ -69,7 +69,7 @@ void add_if_(at::TensorList y, at::TensorList x, double sign, const at::Tensor& 
     for (size_t i = first; i < last; ++i) {
       const auto& copy = copies[i - first];
       pieces.push_back(x[i].is_non_overlapping_and_dense()
-                           ? copy.as_strided(x[i].sizes(), x[i].strides(), copy.storage_offset())
+                           ? copy.as_strided(x[i].sizes(), x[i].strides())
                            : copy.view(x[i].sizes()));
     }
     at::_foreach_add_(y.slice(first, last - first), pieces, sign);

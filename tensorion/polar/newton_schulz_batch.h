@@ -9,10 +9,11 @@
 namespace tensorion {
 
 // Half precision, which loses less than 0.01 of the quality, unless the polynomials of the schedule are so
-// steep at the upper end of their intervals that its rounding errors grow from step to step.
+// steep at the upper end of their intervals ("cans"), or so many and not convergent (seven steps of "muon"),
+// that its rounding errors grow from step to step.
 at::ScalarType iteration_dtype(const Coefficients& steps);
 
-// Divides by this, and by the largest entry of a matrix of n columns, give entries whose Gram matrix cannot
+// Entries of matrices of n columns are to be at most the reciprocal of this: then their Gram matrices do not
 // leave the range of half precision.
 double half_precision_margin(int64_t n);
 

@@ -1,0 +1,208 @@
+"""A step on an accelerator: the values of the CPU, in few launches, without reads from the device."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from simulated_device import Device, to_cpu, to_device
+from support import gaussian
+
+import tensorion
+from tensorion import Tensorion
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import workloads
+
+SHAPES = [(16, 8, 3, 3), (16, 8, 3, 3), (8, 16, 3, 3), (12, 8, 1, 1), (6, 5, 4), (5, 7), (8,)]
+#: What half precision and another iteration may change in an update, in units of its scale.
+CLOSE = 0.05
+
+
+def on_device(shapes=SHAPES, dtype=torch.float32, device="simulated:0"):
+    return [torch.nn.Parameter(to_device(gaussian(shape, i).to(dtype), device)) for i, shape in enumerate(shapes)]
+
+
+def set_gradients(params, seed, scale=1.0):
+    for i, param in enumerate(params):
+        grad = (scale * gaussian(param.shape, 100 * seed + i)).to(param.dtype)
+        param.grad = to_device(grad, param.device) if param.device.type != "cpu" else grad
+
+
+def values(params):
+    return [to_cpu(param.detach()) for param in params]
+
+
+def twins(params):
+    return [torch.nn.Parameter(to_cpu(param.detach())) for param in params]
+
+
+#: All but "online", which may choose another unfolding if two are equally good.
+OPTIONS = [
+    {},
+    {"unfolding": (0,)},
+    {"nesterov": True, "adjust_lr_fn": "original"},
+    {"nonfinite": "skip"},
+    {"nonfinite": "skip", "nesterov": True},
+    {"nonfinite": "ignore", "maximize": True},
+    {"min_order": 2},
+]
+ONLINE = [{"unfolding": "online"}, {"unfolding": "online", "online_interval": 2, "nonfinite": "skip"}]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_values_are_those_of_the_cpu(options):
+    # By Newton-Schulz with many steps, so that the polar factor is exact but for half precision.
+    options = {"lr": 0.1, "ns_coefficients": "polar_express", "ns_steps": 8, "polar": "newton_schulz", **options}
+    with Device():
+        params = on_device()
+        others = twins(params)
+        device, cpu = Tensorion(params, **options), Tensorion(others, **options)
+        for seed in range(1, 4):
+            for list_, optimizer in ((params, device), (others, cpu)):
+                set_gradients(list_, seed)
+                optimizer.step()
+        for param, other in zip(params, others, strict=True):
+            # An entry of an orthogonal factor is at most 1; three steps of 0.1 times the scale.
+            scale = 0.2 * max(param.shape[0], param[0].numel()) ** 0.5 if param.dim() > 1 else 1
+            torch.testing.assert_close(to_cpu(param.detach()), other.detach(), atol=0.3 * scale * CLOSE, rtol=0)
+
+
+@pytest.mark.parametrize("method", ["halley", "svd"])
+@pytest.mark.parametrize("unfolding", ["balanced", "online"])
+def test_methods_of_the_cpu_give_its_values(method, unfolding):
+    with Device():
+        params = on_device()
+        others = twins(params)
+        for list_ in (params, others):
+            optimizer = Tensorion(list_, polar=method, unfolding=unfolding)
+            for seed in range(1, 3):
+                set_gradients(list_, seed)
+                optimizer.step()
+        for value, other in zip(values(params), others, strict=True):
+            torch.testing.assert_close(value, other.detach())
+
+
+def test_batched_is_one_by_one():
+    with Device():
+        together, alone = on_device(), on_device()
+        optimizers = [Tensorion(together)] + [Tensorion([param]) for param in alone]
+        for seed in range(1, 3):
+            set_gradients(together, seed)
+            set_gradients(alone, seed)
+            for optimizer in optimizers:
+                optimizer.step()
+        for param, other in zip(values(together), values(alone), strict=True):
+            torch.testing.assert_close(param, other, atol=2**-11, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("options", [{}, {"nonfinite": "skip"}], ids=str)
+def test_dtypes(dtype, options):
+    with Device():
+        params = on_device(dtype=dtype)
+        optimizer = Tensorion(params, lr=0.1, **options)
+        single = twins(params)
+        for param in single:
+            param.data = param.data.float()
+        reference = Tensorion(single, lr=0.1, polar="svd")
+        set_gradients(params, 1)
+        for param, other in zip(params, single, strict=True):
+            other.grad = to_cpu(param.grad).float()
+        optimizer.step()
+        reference.step()
+        for param, other in zip(values(params), single, strict=True):
+            assert param.dtype == dtype
+            torch.testing.assert_close(param.float(), other.detach(), atol=0.1, rtol=0.02)
+
+
+def network(name):
+    """Its parameters on the device, small but with the same groups of equal shapes; kernels are Tensorion's."""
+    shapes = workloads.shapes(getattr(workloads, name), width=8, stem=7, classes=1000)
+    return on_device(shapes)
+
+
+@pytest.mark.parametrize("nonfinite", ["error", "skip", "ignore"])
+@pytest.mark.parametrize(("name", "limit"), [("resnet18", 350), ("resnet50", 450)])
+def test_launches(name, limit, nonfinite):
+    with Device() as device:
+        params = network(name)
+        optimizer = Tensorion(params, nonfinite=nonfinite)
+        set_gradients(params, 1)
+        optimizer.step()  # makes the state
+        with device.recorded():
+            optimizer.step()
+    assert len(device.launches) <= limit
+    assert len(device.reads) == (1 if nonfinite == "error" else 0)
+
+
+@pytest.mark.parametrize("as_tensor", [False, True], ids=["float", "tensor"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"unfolding": (0,)}, {"unfolding": "online"}, {"unfolding": "online", "online_interval": 3}, {"nesterov": True}],
+    ids=str,
+)
+@pytest.mark.parametrize("nonfinite", ["error", "skip", "ignore"])
+def test_reads(nonfinite, options, as_tensor):
+    with Device() as device:
+        params = on_device()
+        lr = to_device(torch.tensor(0.1)) if as_tensor else 0.1
+        optimizer = Tensorion(params, lr=lr, nonfinite=nonfinite, **options)
+        for seed in range(1, 4):
+            set_gradients(params, seed)
+            with device.recorded():
+                optimizer.step()
+            assert len(device.reads) == (1 if nonfinite == "error" else 0)
+
+
+def test_tensor_learning_rate_is_not_rounded_to_half_precision():
+    # 0.95 and the learning rate were rounded to bfloat16.
+    with Device():
+        by_number, by_tensor = on_device(dtype=torch.bfloat16), on_device(dtype=torch.bfloat16)
+        optimizers = [
+            Tensorion(by_number, lr=0.0123, nonfinite="ignore"),
+            Tensorion(by_tensor, lr=to_device(torch.tensor(0.0123)), nonfinite="skip"),
+        ]
+        for seed in range(1, 4):
+            for params, optimizer in zip((by_number, by_tensor), optimizers, strict=True):
+                set_gradients(params, seed)
+                optimizer.step()
+        for param, other in zip(values(by_number), values(by_tensor), strict=True):
+            torch.testing.assert_close(param, other, atol=0, rtol=2 * 2**-8)
+        for param, other in zip(by_number[:5], by_tensor[:5], strict=True):
+            momenta = [to_cpu(o.state[p]["momentum_buffer"]) for o, p in zip(optimizers, (param, other), strict=True)]
+            assert torch.equal(*momenta)
+
+
+@pytest.mark.parametrize("options", [{}, {"nonfinite": "skip"}], ids=str)
+@pytest.mark.parametrize("as_tensor", [False, True], ids=["float", "tensor"])
+def test_several_devices(options, as_tensor):
+    with Device():
+        params = on_device(SHAPES[:3]) + on_device(SHAPES[3:], device="simulated:1")
+        alone = on_device(SHAPES[:3]) + on_device(SHAPES[3:])
+        for list_ in (params, alone):
+            lr = to_device(torch.tensor(0.1)) if as_tensor else 0.1
+            optimizer = Tensorion(list_, lr=lr, fallback_lr=lr, **options)
+            for seed in range(1, 3):
+                set_gradients(list_, seed)
+                optimizer.step()
+        for param, other in zip(values(params), values(alone), strict=True):
+            torch.testing.assert_close(param, other, atol=2**-11, rtol=0)
+
+
+@pytest.mark.parametrize("options", OPTIONS + ONLINE, ids=str)
+def test_no_float64(options):
+    with Device(has_float64=False):
+        params = on_device()
+        optimizer = Tensorion(params, **options)
+        for seed in range(1, 3):
+            set_gradients(params, seed)
+            optimizer.step()
+        x = to_device(gaussian((4, 3, 2), 0))
+        for method in ("halley", "svd", "newton_schulz"):
+            tensorion.lmo(x, polar=method)
+            tensorion.polar(x, method)
+        tensorion.relaxed_norm(x), tensorion.spectral_norm(x), tensorion.conv_norm(x, (4,))
+        tensorion.dual_norm(x), tensorion.nuclear_norm(x, (0,))
+        with pytest.raises(TypeError, match="no float64"):  # the simulation does refuse it
+            torch.zeros(2, dtype=torch.float64, device="simulated:0")
