@@ -29,6 +29,9 @@ namespace tensorion {
   OPTION(double, weight_decay, 0.01, not_negative, weight_decay)                                     \
   /* "balanced", "online" or Modes */                                                                \
   OPTION(UnfoldingStrategy, unfolding, "balanced", anything, unfolding)                              \
+  /* Slicing checks these two */                                                                     \
+  OPTION(Modes, batch_modes, Modes(), anything, slicing.batch_modes)                                 \
+  OPTION(std::vector<int64_t>, split_sizes, std::vector<int64_t>(), anything, slicing.split_sizes)   \
   /* PolarOptions checks these three */                                                              \
   OPTION(std::string, polar, "auto", anything, polar.method)                                         \
   OPTION(Coefficients, ns_coefficients, named_coefficients("muon"), anything, polar.ns_coefficients) \

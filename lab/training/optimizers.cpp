@@ -37,6 +37,8 @@ nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOpti
       {"momentum", options.momentum()},
       {"nesterov", options.nesterov()},
       {"unfolding", options.unfolding().str()},
+      {"batch_modes", options.batch_modes()},
+      {"split_sizes", options.split_sizes()},
       {"polar", options.polar()},
       {"ns_coefficients", options.ns_coefficients()},
       {"ns_steps", options.ns_steps()},

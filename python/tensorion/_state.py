@@ -42,6 +42,15 @@ def convert(state: dict[str, Any], param: Tensor) -> None:
                 state[key] = found.clone() if found.is_inference() else found
 
 
+def completed(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with the options that were added after it was saved."""
+    groups = []
+    for group in state_dict["param_groups"]:
+        added = {key: value for key, value in _options.ADDED.items() if key in _options.KEYS[group["algorithm"]]}
+        groups.append({**added, **group})
+    return {**state_dict, "param_groups": groups}
+
+
 def check_state_dict(
     state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]
 ) -> None:
@@ -75,7 +84,7 @@ def check_state_dict(
                 f"{labels[0]}, got '{saved.get('algorithm')}'"
             )
         for key in _options.KEYS[group["algorithm"]]:
-            if key not in saved:
+            if key not in saved and key not in _options.ADDED:
                 raise ValueError(
                     f"[tensorion.Tensorion] expected '{key}' in saved group {number}, of algorithm "
                     f"'{group['algorithm']}', got only {sorted(map(str, saved))}"

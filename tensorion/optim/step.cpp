@@ -56,6 +56,12 @@ void check_unfoldings(at::TensorList tensors, const UnfoldingStrategy& strategy)
   for (const auto& tensor : tensors) strategy.choose(tensor.sizes());
 }
 
+// The same options for slices, which are tensors of their own.
+StepOptions whole(StepOptions options) {
+  options.slicing = {};
+  return options;
+}
+
 // The largest finite value of the dtype.
 double largest_finite(at::ScalarType dtype) {
   switch (dtype) {
@@ -154,9 +160,12 @@ void StepOptions::check() const {
     TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.step] ", name, " must be finite, got ", value);
   }
   TORCH_CHECK_VALUE(
-      adjust_lr_fn == "match_rms_adamw" || adjust_lr_fn == "original" || adjust_lr_fn == "conv_radius",
-      "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original' or 'conv_radius', got '",
+      adjust_lr_fn == "match_rms_adamw" || adjust_lr_fn == "original" ||
+          adjust_lr_fn == "spectral_unclamped" || adjust_lr_fn == "conv_radius",
+      "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original', 'spectral_unclamped' or "
+      "'conv_radius', got '",
       adjust_lr_fn, "'");
+  slicing.check();
   polar.check();
 }
 
@@ -165,6 +174,7 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
   const auto n = static_cast<double>(unfolding.cols());
   if (adjust_lr_fn == "match_rms_adamw") return 0.2 * std::sqrt(std::max(m, n));
   if (adjust_lr_fn == "original") return std::sqrt(std::max(1.0, m / std::max(1.0, n)));
+  if (adjust_lr_fn == "spectral_unclamped") return std::sqrt(m / std::max(1.0, n));
   double taps = 1;
   for (size_t mode = 2; mode < unfolding.shape().size(); ++mode)
     taps *= static_cast<double>(unfolding.shape()[mode]);
@@ -175,6 +185,10 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
   const NoAutocastGuard no_autocast;
   options.check();
   check_lists(params, grads, momenta);
+  if (!options.slicing.is_whole()) {
+    const auto& slicing = options.slicing;
+    return step(slicing.slices(params), slicing.slices(grads), slicing.slices(momenta), whole(options));
+  }
   check_unfoldings(params, options.unfolding);
   const c10::NoGradGuard no_grad;
   for_each_tensor(params, options.unfolding,
@@ -197,10 +211,16 @@ std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& op
   const NoAutocastGuard no_autocast;
   options.check();
   check_floating(targets, "momenta");
-  check_unfoldings(targets, options.unfolding);
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> found;
   for (const auto& target : targets) found.push_back(at::empty(target.sizes(), target.options()));
+  if (!options.slicing.is_whole()) {
+    const auto parts = directions(options.slicing.slices(targets), whole(options));
+    const auto views = options.slicing.slices(found);
+    for (size_t i = 0; i < parts.size(); ++i) views[i].copy_(parts[i]);
+    return found;
+  }
+  check_unfoldings(targets, options.unfolding);
   for_each_tensor(targets, options.unfolding, [&](size_t i) {
     // As in `step`, values are looked at on the CPU only.
     if (targets[i].is_cpu() && !is_finite(targets[i])) {
