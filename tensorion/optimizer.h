@@ -31,6 +31,9 @@ namespace tensorion {
   OPTION(UnfoldingStrategy, unfolding, "balanced", anything, unfolding)                              \
   /* "online" decides anew every so many steps */                                                    \
   OPTION(int64_t, online_interval, 1, at_least_one)                                                  \
+  /* Slicing checks these two */                                                                     \
+  OPTION(Modes, batch_modes, Modes(), anything, slicing.batch_modes)                                 \
+  OPTION(std::vector<int64_t>, split_sizes, std::vector<int64_t>(), anything, slicing.split_sizes)   \
   /* PolarOptions checks these three */                                                              \
   OPTION(std::string, polar, "auto", anything, polar.method)                                         \
   OPTION(std::optional<Coefficients>, ns_coefficients, std::nullopt, anything, polar.ns_coefficients) \
@@ -71,6 +74,8 @@ struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<Tensori
   StepOptions step_options() const;
   // Whether the choice of "online" is kept for some steps, and so is part of the state.
   bool keeps_unfolding() const;
+  // The shape of that state: a number, or one for each slice of the parameter.
+  std::vector<int64_t> choice_shape(at::IntArrayRef shape) const;
 
   void serialize(torch::serialize::InputArchive& archive) override;
   void serialize(torch::serialize::OutputArchive& archive) const override;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tensorion/lmo.h"
+#include "tensorion/slices.h"
 
 namespace tensorion {
 
@@ -20,6 +21,7 @@ struct StepOptions {
   bool nesterov = false;
   double weight_decay = 0.01;
   UnfoldingStrategy unfolding = "balanced";
+  Slicing slicing;  // the independent tensors that each parameter consists of
   PolarOptions polar;
   std::string adjust_lr_fn = "match_rms_adamw";
   bool maximize = false;
@@ -37,13 +39,14 @@ struct StepOptions {
 // The factor of the learning rate:
 //   "match_rms_adamw"  0.2 sqrt(max(m, n)): updates as large as AdamW's (Liu et al. 2025; the paper's choice)
 //   "original"         sqrt(max(1, m / n)) (Jordan 2024)
+//   "spectral_unclamped"  sqrt(m / n), as torch.optim.Muon's option of that name
 //   "conv_radius"      1 / sqrt(h w): the radius at which the relaxed unit ball lies inside that of the
 //   convolution
 //                      operator's spectral norm (section 4.5); all modes after the first two are spatial
 double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn);
 
-// Updates params and momenta in place. The lists are of equal length, as are the shapes at each index.
-// Gradients that are not finite give parameters that are NaN: see `first_nonfinite`. Tensors on accelerators
+// Updates params and momenta in place. The lists are of equal length, as are the shapes at each index. The
+// slices of a parameter are updated as parameters of their own would be. Gradients that are not finite give parameters that are NaN: see `first_nonfinite`. Tensors on accelerators
 // are updated in batches, and with polar = "auto" or "newton_schulz" without a read from the device.
 void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options,
           const UnfoldingChoices& choices = {});

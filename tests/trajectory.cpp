@@ -14,7 +14,8 @@ namespace {
 // "start", and for each step "gradients" and "weights", one after the other.
 c10::Dict<std::string, std::vector<at::Tensor>> train(const tensorion::TensorionOptions& options) {
   auto generator = at::detail::createCPUGenerator(1);
-  const std::vector<std::vector<int64_t>> shapes{{6, 4, 3, 3}, {64, 48, 3, 3}, {3, 4, 5}, {5, 7}, {8}, {}};
+  std::vector<std::vector<int64_t>> shapes{{6, 4, 3, 3}, {64, 48, 3, 3}, {3, 4, 5}, {5, 7}, {8}};
+  if (options.batch_modes().empty()) shapes.emplace_back();
   std::vector<at::Tensor> params, start, gradients, weights;
   for (const auto& shape : shapes) {
     params.push_back(at::randn(shape, generator));
@@ -49,6 +50,7 @@ int main(int argc, char** argv) {
       TensorionOptions(0.02).momentum(0.8).nesterov(true).unfolding("online").weight_decay(0.2).fallback(
           "sgd"),
       TensorionOptions(0.02).unfolding(tensorion::Modes{0}).polar("newton_schulz").min_order(2),
+      TensorionOptions(0.02).batch_modes({0}).unfolding("online").nesterov(true),
   };
   c10::impl::GenericList all(c10::AnyType::get());
   for (const auto& options : cases) all.push_back(train(options));

@@ -27,6 +27,12 @@ UnfoldingStrategy to_unfolding(const std::string& text) {
   return modes;
 }
 
+std::vector<int64_t> to_integers(const std::string& text, const std::string& what) {
+  std::vector<int64_t> values;
+  for (const auto& part : split(text, ',')) values.push_back(to_integer(part, what));
+  return values;
+}
+
 Coefficients to_coefficients(const std::string& text) {
   if (text.find(',') == std::string::npos) return named_coefficients(text);
   Coefficients rows;
@@ -72,13 +78,21 @@ const OptimizerFlag kOptimizerFlags[] = {
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.online_interval(to_integer(v, "--online-interval"));
      }},
+    {"batch_modes", "Modes that enumerate independent tensors, such as 0",
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.batch_modes(to_integers(v, "--batch-modes: each"));
+     }},
+    {"split_sizes", "Independent blocks along mode 0: how many, or their sizes, such as 3 or 512,256",
+     [](RunConfig& c, const std::string& v) {
+       c.optimizer_options.split_sizes(to_integers(v, "--split-sizes: each"));
+     }},
     {"polar", "Method of the polar factor: auto, halley, newton_schulz, svd",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.polar(v); }},
     {"ns_coefficients", "Newton-Schulz: muon, polar_express, cans, or rows a,b,c;a,b,c",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.ns_coefficients(to_coefficients(v)); }},
     {"ns_steps", "Newton-Schulz: number of steps",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.ns_steps(to_integer(v, "--ns-steps")); }},
-    {"adjust_lr", "Scale of the update: match_rms_adamw, original, conv_radius",
+    {"adjust_lr", "Scale of the update: match_rms_adamw, original, spectral_unclamped, conv_radius",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.adjust_lr_fn(v); }},
     {"nesterov", "Nesterov momentum: true or false",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.nesterov(to_bool(v, "--nesterov")); }},

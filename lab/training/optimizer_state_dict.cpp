@@ -89,10 +89,11 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
                             " is missing");
           // Tensorion counts its steps on the CPU, which decides by them.
           const bool on_cpu = field.of == kStep.of && fields.front().of == kMomentum.of;
-          const bool is_number = field.of == kStep.of || field.of == kUnfolding.of;
-          auto target = is_number ? at::empty({}, at::TensorOptions(at::kFloat).device(
-                                                      on_cpu ? c10::Device(at::kCPU) : parameter.device()))
-                                  : at::empty_like(parameter);
+          const auto number = at::TensorOptions(at::kFloat).device(on_cpu ? c10::Device(at::kCPU)
+                                                                          : parameter.device());
+          auto target = field.of == kStep.of        ? at::empty({}, number)
+                        : field.of == kUnfolding.of ? at::empty(stored->second.sizes(), number)
+                                                    : at::empty_like(parameter);
           TORCH_CHECK_VALUE(
               stored->second.sizes() == target.sizes() && stored->second.dtype() == target.dtype(),
               "[tensorion.optimizer_state] ", source, ": ", key, " must be of shape ", target.sizes(),

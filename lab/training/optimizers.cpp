@@ -47,6 +47,8 @@ nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOpti
       {"nesterov", options.nesterov()},
       {"unfolding", options.unfolding().str()},
       {"online_interval", options.online_interval()},
+      {"batch_modes", options.batch_modes()},
+      {"split_sizes", options.split_sizes()},
       {"polar", options.polar()},
       {"ns_coefficients", json_or_null(options.ns_coefficients())},
       {"ns_steps", json_or_null(options.ns_steps())},

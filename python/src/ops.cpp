@@ -132,8 +132,17 @@ std::tuple<std::vector<int64_t>, int64_t, int64_t, double> describe_unfolding(
   return {chosen.modes(), chosen.rows(), chosen.cols(), tensorion::adjusted_scale(chosen, adjust_lr_fn)};
 }
 
-std::string fallback_reason(at::IntArrayRef shape, int64_t min_order) {
-  return tensorion::fallback_reason(shape, tensorion::TensorionOptions().min_order(min_order));
+// The shapes of the independent tensors in one slice of a parameter of this shape.
+std::vector<std::vector<int64_t>> block_shapes(at::IntArrayRef shape, at::IntArrayRef batch_modes,
+                                               at::IntArrayRef split_sizes) {
+  return tensorion::Slicing{batch_modes.vec(), split_sizes.vec()}.block_shapes(shape);
+}
+
+std::string fallback_reason(at::IntArrayRef shape, int64_t min_order, at::IntArrayRef batch_modes,
+                            at::IntArrayRef split_sizes) {
+  tensorion::TensorionOptions options;
+  options.min_order(min_order).batch_modes(batch_modes.vec()).split_sizes(split_sizes.vec());
+  return tensorion::fallback_reason(shape, options);
 }
 
 // ---- Polar factors and the LMO
@@ -321,7 +330,9 @@ TORCH_LIBRARY(tensorion, m) {
       "float scale)",
       describe_unfolding);
 
-  m.def("fallback_reason(int[] shape, int min_order) -> str", fallback_reason);
+  m.def("block_shapes(int[] shape, int[] batch_modes, int[] split_sizes) -> int[][]", block_shapes);
+  m.def("fallback_reason(int[] shape, int min_order, int[] batch_modes, int[] split_sizes) -> str",
+        fallback_reason);
 
   m.def("named_coefficients(str name) -> float[]", named_coefficients);
   m.def(

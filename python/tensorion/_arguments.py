@@ -97,6 +97,21 @@ def unfolding(value: UnfoldingLike, name: str) -> str:
         refuse(name, "'balanced', 'online' or a sequence of modes", value)
 
 
+def split_sizes(value: int | Sequence[int] | None, name: str) -> list[int]:
+    """Blocks as the operators take them: none, `[k]` for k equal ones, or the sizes of at least two."""
+    if value is None:
+        return []
+    expected = "None, a number of equal blocks, or the sizes of at least two"
+    try:
+        sizes = [_index(value)] if not isinstance(value, Sequence) else [_index(size) for size in value]
+    except TypeError:
+        refuse(name, expected, value)
+    if isinstance(value, Sequence) and len(sizes) < 2:
+        function, argument = name.split(".")
+        raise ValueError(f"[tensorion.{function}] {argument} must be {expected}, got {value!r}")
+    return [_check_bits(size, name) for size in sizes]
+
+
 def coefficients(value: CoefficientsLike, name: str) -> list[float]:
     """Rows `(a, b, c)`, one after the other."""
     if isinstance(value, str):

@@ -115,7 +115,7 @@ def split(
     )
     members: dict[str, list[int]] = {}  # of each algorithm, tensorion first
     for index, (param, label) in enumerate(zip(params, own_labels, strict=True)):
-        reason = torch.ops.tensorion.fallback_reason(param.shape, options["min_order"])
+        reason = "" if options["algorithm"] else _fallback_reason(param, label, options)
         algorithm = options["algorithm"] or (options["fallback"] if reason else "tensorion")
         if algorithm is None:
             raise ValueError(f"[tensorion.Tensorion] {label} is not Tensorion's ({reason}), and there is no fallback")
@@ -128,24 +128,54 @@ def split(
         part = _options.resolve(algorithm, given, defaults)
         if "algorithm" not in given:
             part["why"] = f"order {'>=' if algorithm == 'tensorion' else '<'} {options['min_order']}"
+            if options["batch_modes"] or options["split_sizes"]:
+                part["why"] = "slices" if algorithm == "tensorion" else "one mode > 1"
         part["params"] = [(names[i], params[i]) if names else params[i] for i in members[algorithm]]
         parts.append(part)
     return parts
 
 
+def _fallback_reason(param: Tensor, label: str, options: Mapping[str, Any]) -> str:
+    """Why the fallback updates the parameter; empty if Tensorion does."""
+    try:
+        return torch.ops.tensorion.fallback_reason(
+            param.shape, options["min_order"], options["batch_modes"], options["split_sizes"]
+        )
+    except ValueError as error:
+        raise ValueError(f"[tensorion.Tensorion] batch_modes or split_sizes does not fit {label}: {error}") from None
+
+
 def _check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> None:
-    reason = _misfit(tuple(param.shape), options["unfolding"], options["adjust_lr_fn"])
-    if reason:
-        raise ValueError(f"[tensorion.Tensorion] unfolding {options['unfolding']} does not fit {label}: {reason}")
+    found = _misfit(tuple(param.shape), *_shape_options(options))
+    if found:
+        raise ValueError(f"[tensorion.Tensorion] {found[0]} does not fit {label}: {found[1]}")
+
+
+def _shape_options(options: Mapping[str, Any]) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
+    """The options that shapes must fit."""
+    slicing = tuple(options["batch_modes"]), tuple(options["split_sizes"])
+    return options["unfolding"], options["adjust_lr_fn"], *slicing
 
 
 @lru_cache(maxsize=4096)
-def _misfit(shape: tuple[int, ...], unfolding: str, adjust_lr_fn: str) -> str:
+def _misfit(
+    shape: tuple[int, ...],
+    unfolding: str,
+    adjust_lr_fn: str,
+    batch_modes: tuple[int, ...],
+    split_sizes: tuple[int, ...],
+) -> tuple[str, str] | None:
+    """The option that does not fit tensors of this shape, and why."""
     try:
-        torch.ops.tensorion.describe_unfolding(shape, unfolding, adjust_lr_fn)
+        blocks = torch.ops.tensorion.block_shapes(shape, batch_modes, split_sizes)
     except ValueError as error:
-        return str(error)
-    return ""
+        return "batch_modes or split_sizes", str(error)
+    try:
+        for block in blocks:
+            torch.ops.tensorion.describe_unfolding(block, unfolding, adjust_lr_fn)
+    except ValueError as error:
+        return f"unfolding {unfolding}", str(error)
+    return None
 
 
 def _check_layout(param: Tensor, label: str, process_group: Any) -> None:
@@ -162,8 +192,9 @@ def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str,
         raise ValueError(f"[tensorion.Tensorion] group {number} has no 'algorithm'")
     if options["algorithm"] != "tensorion" or torch.compiler.is_compiling():
         return
+    known = _shape_options(options)
     for index, param in enumerate(group["params"]):
-        if _misfit(tuple(param.shape), options["unfolding"], options["adjust_lr_fn"]):
+        if _misfit(tuple(param.shape), *known):
             _check_unfolding(param, labels(number, group)[index], options)
 
 

@@ -1,6 +1,6 @@
 """Tensorion as a torch.optim optimizer."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, overload
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _amp, _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _state
+from . import _amp, _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _slices, _state
 
 
 class Tensorion(Optimizer):
@@ -42,12 +42,17 @@ class Tensorion(Optimizer):
             modes that become the rows: `(0,)` flattens kernels as Muon does. On accelerators "online"
             compares the unfoldings that are as square as the balanced one.
         online_interval: "online" decides anew every so many steps, and keeps its choice in between.
+        batch_modes: modes that enumerate independent tensors, such as `(0,)` for a stack of experts. Each slice along
+            them is unfolded, orthogonalized and scaled by itself; `unfolding` counts the modes of a slice.
+        split_sizes: blocks along mode 0 of a parameter, or of its slices, that are independent tensors: a number of
+            equal blocks, such as 3 for fused query, key and value, or the sizes of all blocks. A group with
+            `batch_modes` or `split_sizes` is Tensorion's if all slices have at least two modes larger than 1.
         polar: "auto", "halley", "newton_schulz" or "svd", as `method` of `tensorion.polar`.
         ns_coefficients: as of `tensorion.polar`.
         ns_steps: as of `tensorion.polar`.
         adjust_lr_fn: what `scale` is. "match_rms_adamw": `0.2 sqrt(max(m, n))`, updates as large as
-            AdamW's; "original": `sqrt(max(1, m / n))`; "conv_radius": `1 / sqrt(h w)`, where all modes
-            after the first two are spatial.
+            AdamW's; "original": `sqrt(max(1, m / n))`; "spectral_unclamped": `sqrt(m / n)`; "conv_radius":
+            `1 / sqrt(h w)`, where all modes after the first two are spatial.
         min_order: tensors of lower order go to the fallback; with 2 matrices get Muon's update.
         fallback: "adamw" or "sgd", torch's own fused kernels; None makes a tensor that is not Tensorion's an error.
         fallback_lr: of the fallback; None is `lr`.
@@ -78,6 +83,8 @@ class Tensorion(Optimizer):
         weight_decay: float = 0.01,
         unfolding: _arguments.UnfoldingLike = "balanced",
         online_interval: int = 1,
+        batch_modes: Sequence[int] = (),
+        split_sizes: int | Sequence[int] | None = None,
         polar: str = "auto",
         ns_coefficients: _arguments.CoefficientsLike | None = None,
         ns_steps: int | None = None,
@@ -196,10 +203,17 @@ class Tensorion(Optimizer):
         if options["nesterov"]:
             targets = [target.clone() for target in targets]
             torch.ops.tensorion.add_gradients_(targets, grads, **arguments)
-        return [
-            _distributed_step.Task(_sharding.to_local(param), target, layout, options)
-            for (param, layout), target in zip(shared, targets, strict=True)
-        ]
+        batch_modes, split_sizes = options["batch_modes"], options["split_sizes"]
+        options = {**options, "batch_modes": [], "split_sizes": []}
+        tasks = []
+        for (param, layout), target in zip(shared, targets, strict=True):
+            pieces = (_sharding.to_local(param), target)
+            if not batch_modes and not split_sizes:
+                tasks.append(_distributed_step.Task(*pieces, layout, options))
+                continue
+            for views, place in _slices.slices(pieces, layout, batch_modes, split_sizes):
+                tasks.append(_distributed_step.Task(*views, place, options))
+        return tasks
 
     def _call(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
         """Update what this process has of the parameters of a group."""
@@ -249,7 +263,7 @@ class Tensorion(Optimizer):
         """
         checked: Mapping[str, Any] | None = None
 
-        def check(_: Optimizer, state_dict: StateDict) -> None:
+        def check(_: Optimizer, state_dict: StateDict) -> StateDict:
             nonlocal checked
             error = None
             try:
@@ -258,6 +272,7 @@ class Tensorion(Optimizer):
                 error = caught
             checked = state_dict
             _preflight.agree_on_load(self.param_groups, state_dict, error, self._process_group)
+            return _state.completed(state_dict)
 
         # As the last of the pre-hooks, it sees what the others made of the state.
         handle = self.register_load_state_dict_pre_hook(check)

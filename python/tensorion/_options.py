@@ -58,6 +58,8 @@ TABLE = (
     Option("weight_decay", _arguments.number, _ALL),
     Option("unfolding", _arguments.unfolding, ("tensorion",)),
     Option("online_interval", _arguments.integer, ("tensorion",), is_argument=False),
+    Option("batch_modes", _arguments.ints, ("tensorion",)),
+    Option("split_sizes", _arguments.split_sizes, ("tensorion",)),
     Option("polar", _arguments.text, ("tensorion",)),
     Option("ns_coefficients", _arguments.coefficients, ("tensorion",), may_be_none=True),
     Option("ns_steps", _arguments.integer, ("tensorion",), may_be_none=True),
@@ -72,6 +74,8 @@ TABLE = (
     Option("nonfinite", _arguments.text, _ALL, is_argument=False),
     Option("maximize", _arguments.boolean, _ALL),
 )
+#: Options that states of earlier versions lack, and what such a state means.
+ADDED = {"batch_modes": (), "split_sizes": None}
 #: What the param groups of each algorithm hold beside their parameters.
 KEYS = {algorithm: tuple(option.key for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
 #: The same as keys of what `checked` returns.

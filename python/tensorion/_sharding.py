@@ -33,9 +33,12 @@ class ShardLayout(NamedTuple):
     grid: RankGrid
     shape: tuple[int, ...]
     mode: int
+    spans: tuple[tuple[int, int], ...] | None = None  # of each column; None if they are as torch.chunk cuts
 
     def span(self, col: int) -> tuple[int, int]:
         """The first index along the mode, and the number of indices, of the piece in a column."""
+        if self.spans is not None:
+            return self.spans[col]
         size = self.shape[self.mode]
         length = -(-size // self.grid.cols)
         first = min(col * length, size)

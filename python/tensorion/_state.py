@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _group_split, _options, _sharding
+from . import _group_split, _options, _sharding, _slices
 from ._unfolding import effective_order
 
 #: The state that each algorithm keeps, in the order of its operator's arguments.
@@ -22,6 +22,12 @@ KEYS = {
 CHOICE_KEYS = ("unfolding", "step")
 #: State that is a number rather than a tensor like the parameter.
 _NUMBERS = CHOICE_KEYS
+
+
+def _choice_shape(param: Tensor, values: Mapping[str, Any]) -> list[int]:
+    """A number, or one for each slice of the parameter."""
+    slicing = values["batch_modes"], values["split_sizes"]
+    return [sum(count for count, _ in _slices.block_shapes(param.shape, *slicing))] if any(slicing) else []
 
 
 def _number_device(key: str, param: Tensor, algorithm: str) -> torch.device:
@@ -39,7 +45,11 @@ def missing(state: Mapping[str, Any], param: Tensor, values: Mapping[str, Any]) 
     # Tensors made in inference mode could never be updated outside of it.
     with torch.inference_mode(False), torch.no_grad():
         return {
-            key: torch.zeros((), dtype=torch.float32, device=_number_device(key, param, algorithm))
+            key: torch.zeros(
+                _choice_shape(param, values) if key == "unfolding" else [],
+                dtype=torch.float32,
+                device=_number_device(key, param, algorithm),
+            )
             if key in _NUMBERS
             else torch.zeros_like(param, memory_format=torch.preserve_format)
             for key in keys
@@ -71,6 +81,15 @@ def convert(state: dict[str, Any], param: Tensor, saved: Mapping[str, Any], algo
                 if key in _NUMBERS:
                     value = saved[key].to(_number_device(key, param, algorithm), torch.float32, copy=True)
                 state[key] = value.clone() if value.is_inference() else value
+
+
+def completed(state_dict: Mapping[str, Any]) -> dict[str, Any]:
+    """The state with the options that were added after it was saved."""
+    groups = []
+    for group in state_dict["param_groups"]:
+        added = {key: value for key, value in _options.ADDED.items() if key in _options.KEYS[group["algorithm"]]}
+        groups.append({**added, **group})
+    return {**state_dict, "param_groups": groups}
 
 
 def check_state_dict(
@@ -106,7 +125,7 @@ def check_state_dict(
                 f"{labels[0]}, got '{saved.get('algorithm')}'"
             )
         for key in _options.KEYS[group["algorithm"]]:
-            if key not in saved:
+            if key not in saved and key not in _options.ADDED:
                 raise ValueError(
                     f"[tensorion.Tensorion] expected '{key}' in saved group {number}, of algorithm "
                     f"'{group['algorithm']}', got only {sorted(map(str, saved))}"
@@ -119,11 +138,11 @@ def check_state_dict(
                 raise ValueError(f"[tensorion.Tensorion] expected the state of {label} to be a dict, got {state!r}")
             if state:
                 keys = KEYS[group["algorithm"]] + (CHOICE_KEYS if "unfolding" in state else ())
-                _check_state(state, keys, param, label)
+                _check_state(state, keys, param, label, values)
                 if values["nonfinite"] != "ignore":
                     _check_values(state, keys, label)
                 if "unfolding" in state:
-                    _check_choice(state["unfolding"], param, label)
+                    _check_choices(state["unfolding"], param, label, values)
 
 
 def _check_form(state: object, groups: object) -> None:
@@ -161,13 +180,15 @@ def _check_split(saved_groups: Sequence[Mapping[str, Any]], groups: Sequence[Map
         )
 
 
-def _check_choice(choice: Tensor, param: Tensor, label: str) -> None:
-    """Raise if it is not the number of an unfolding."""
-    count = len(torch.ops.tensorion.unfoldings(param.shape))
-    if choice.item() not in range(max(count, 1)):
-        raise ValueError(
-            f"[tensorion.Tensorion] expected the number of one of {count} unfoldings for {label}, got {choice.item():g}"
-        )
+def _check_choices(choices: Tensor, param: Tensor, label: str, values: Mapping[str, Any]) -> None:
+    """Raise if they are not numbers of unfoldings."""
+    blocks = _slices.block_shapes(param.shape, values["batch_modes"], values["split_sizes"])
+    count = max(1, *(len(torch.ops.tensorion.unfoldings(shape)) for _, shape in blocks))
+    for choice in choices.flatten().tolist():
+        if choice not in range(count):
+            raise ValueError(
+                f"[tensorion.Tensorion] expected the number of one of {count} unfoldings for {label}, got {choice:g}"
+            )
 
 
 def _check_values(state: Mapping[str, Any], keys: Sequence[str], label: str) -> None:
@@ -186,9 +207,11 @@ def _check_values(state: Mapping[str, Any], keys: Sequence[str], label: str) -> 
             )
 
 
-def _check_state(state: Mapping[str, Any], keys: Sequence[str], param: Tensor, label: str) -> None:
+def _check_state(
+    state: Mapping[str, Any], keys: Sequence[str], param: Tensor, label: str, values: Mapping[str, Any]
+) -> None:
     for key in keys:
-        expected = [] if key in _NUMBERS else list(param.shape)
+        expected = [] if key == "step" else _choice_shape(param, values) if key == "unfolding" else list(param.shape)
         value = state.get(key)
         if not isinstance(value, Tensor) or list(value.shape) != expected:
             got = list(value.shape) if isinstance(value, Tensor) else f"a {type(value).__name__}"

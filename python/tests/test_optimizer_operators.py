@@ -41,6 +41,8 @@ def test_class_is_the_operators():
             nesterov=True,
             weight_decay=0.2,
             unfolding="(0, 3)",
+            batch_modes=[],
+            split_sizes=[],
             polar="auto",
             ns_coefficients=[3.4445, -4.7750, 2.0315],
             ns_steps=5,
@@ -73,6 +75,8 @@ def test_lr_on_the_device_and_a_verdict():
         "momentum": 0.9,
         "nesterov": False,
         "unfolding": "balanced",
+        "batch_modes": [],
+        "split_sizes": [],
         "polar": "auto",
         "ns_coefficients": [3.4445, -4.7750, 2.0315],
         "ns_steps": 5,
@@ -117,7 +121,14 @@ def lists(shape, count):
 
 
 COMMON = {"lr": 0.1, "weight_decay": 0.1, "maximize": False}
-SOLVING = {"polar": "svd", "ns_coefficients": [1.0, 2.0, 3.0], "ns_steps": 3, "adjust_lr_fn": "original"}
+SOLVING = {
+    "batch_modes": [0],
+    "split_sizes": [],
+    "polar": "svd",
+    "ns_coefficients": [1.0, 2.0, 3.0],
+    "ns_steps": 3,
+    "adjust_lr_fn": "original",
+}
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,7 @@ BAD_STATES = {
     ),
     "no unfolding": (
         lambda: without_option(stepped(parameters()), 0, "unfolding"),
-        "expected 'unfolding' in saved group 0, of algorithm 'tensorion', got only ['adjust_lr_fn', 'algorithm', 'lr',",
+        "expected 'unfolding' in saved group 0, of algorithm 'tensorion', got only ['adjust_lr_fn', 'algorithm', ",
     ),
     "not a state": (
         lambda: {"model": 1},

@@ -25,6 +25,7 @@ CASES = [
         "fallback": "sgd",
     },
     {"lr": 0.02, "unfolding": (0,), "polar": "newton_schulz", "min_order": 2},
+    {"lr": 0.02, "batch_modes": (0,), "unfolding": "online", "nesterov": True},
 ]
 
 

@@ -36,6 +36,27 @@ TensorionOptions fallback_options(TensorionOptions options, const std::string& a
   return options;
 }
 
+// Returns what `compute` does. Its errors tell that the option does not fit the parameter.
+template <typename Compute>
+auto naming(const std::string& option, const std::string& parameter, Compute compute) {
+  try {
+    return compute();
+  } catch (const c10::ValueError& error) {
+    TORCH_CHECK_VALUE(false, "[tensorion.Tensorion] ", option, " does not fit ", parameter, ": ",
+                      error.what_without_backtrace());
+  }
+}
+
+// Throws if a slice of the parameter has no such unfolding.
+void check_unfolding(at::IntArrayRef shape, const TensorionOptions& options, const std::string& name) {
+  const Slicing slicing{options.batch_modes(), options.split_sizes()};
+  const auto blocks = naming("batch_modes or split_sizes", name, [&] { return slicing.block_shapes(shape); });
+  // If the balanced unfolding exists, "online" has one to choose.
+  for (const auto& block : blocks) {
+    naming("unfolding " + options.unfolding().str(), name, [&] { return options.unfolding().choose(block); });
+  }
+}
+
 // A group in up to two: by fallback_reason, unless its options name the algorithm already.
 std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const TensorionOptions& defaults,
                                        size_t number) {
@@ -47,19 +68,15 @@ std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const T
   for (size_t i = 0; i < group.params().size(); ++i) {
     const auto& param = group.params()[i];
     const auto name = describe(number, i, param);
-    const auto reason = fallback_reason(param.sizes(), options);
+    std::string reason;
+    if (options.algorithm().empty()) {
+      reason =
+          naming("batch_modes or split_sizes", name, [&] { return fallback_reason(param.sizes(), options); });
+    }
     const bool is_high = options.algorithm().empty() ? reason.empty() : options.algorithm() == "tensorion";
     TORCH_CHECK_VALUE(is_high || options.fallback() || !options.algorithm().empty(), "[tensorion.Tensorion] ",
                       name, " is not Tensorion's (", reason, "), and there is no fallback");
-    if (is_high) {
-      try {
-        // Where the balanced unfolding exists, "online" has one to choose.
-        options.unfolding().choose(param.sizes());
-      } catch (const c10::ValueError& error) {
-        TORCH_CHECK_VALUE(false, "[tensorion.Tensorion] unfolding ", options.unfolding().str(),
-                          " does not fit ", name, ": ", error.what_without_backtrace());
-      }
-    }
+    if (is_high) check_unfolding(param.sizes(), options, name);
     (is_high ? high : low).push_back(param);
   }
   if (!options.algorithm().empty()) return {param_group(group.params(), options)};
@@ -101,7 +118,7 @@ void complete_state(TensorionParamState& state, const at::Tensor& param, const T
   zeros(state.momentum_buffer());
   if (options.keeps_unfolding() && !state.unfolding().defined()) {
     state.step(at::zeros({}, number));
-    state.unfolding(at::zeros({}, number.device(param.device())));
+    state.unfolding(at::zeros(options.choice_shape(param.sizes()), number.device(param.device())));
   }
 }
 

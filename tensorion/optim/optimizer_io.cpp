@@ -23,7 +23,7 @@ at::Tensor converted(const at::Tensor& saved, const at::Tensor& param, at::Scala
 }
 
 // The saved state as that of the parameter. Throws if its algorithm lacks a tensor or one has another shape.
-std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, const std::string& algorithm,
+std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, const TensorionOptions& options,
                                             const at::Tensor& param, const std::string& name) {
   const auto fit = [&](const char* key, const at::Tensor& tensor, at::IntArrayRef shape,
                        at::ScalarType dtype) {
@@ -34,7 +34,7 @@ std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, co
     return converted(tensor, param, dtype);
   };
   auto state = std::make_unique<TensorionParamState>();
-  if (algorithm == "adamw") {
+  if (options.algorithm() == "adamw") {
     state->step(fit("step", saved.step(), {}, at::kFloat));
     state->exp_avg(fit("exp_avg", saved.exp_avg(), param.sizes(), param.scalar_type()));
     state->exp_avg_sq(fit("exp_avg_sq", saved.exp_avg_sq(), param.sizes(), param.scalar_type()));
@@ -43,7 +43,7 @@ std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, co
         fit("momentum_buffer", saved.momentum_buffer(), param.sizes(), param.scalar_type()));
     // Without a choice that is kept, the first step decides.
     if (saved.unfolding().defined()) {
-      state->unfolding(fit("unfolding", saved.unfolding(), {}, at::kFloat));
+      state->unfolding(fit("unfolding", saved.unfolding(), options.choice_shape(param.sizes()), at::kFloat));
       const auto count = fit("step", saved.step(), {}, at::kFloat);
       state->step(count.cpu());
     }
@@ -139,7 +139,7 @@ void Tensorion::load(InputArchive& archive) {
           saved_state.find(reinterpret_cast<void*>(std::stoull(keys[i])));  // NOLINT: torch's key
       if (found == saved_state.end()) continue;
       loaded[params[i].unsafeGetTensorImpl()] =
-          fitted(static_cast<const TensorionParamState&>(*found->second), current, params[i],
+          fitted(static_cast<const TensorionParamState&>(*found->second), saved, params[i],
                  c10::str("parameter ", i, " of group ", g));
     }
   }

@@ -160,6 +160,11 @@ bool TensorionOptions::keeps_unfolding() const {
   return algorithm() == "tensorion" && unfolding().is_online() && online_interval() > 1;
 }
 
+std::vector<int64_t> TensorionOptions::choice_shape(at::IntArrayRef shape) const {
+  const auto slicing = step_options().slicing;
+  return slicing.is_whole() ? std::vector<int64_t>{} : std::vector<int64_t>{slicing.count(shape)};
+}
+
 void TensorionOptions::serialize(torch::serialize::OutputArchive& archive) const {
   for (const auto& option : option_table()) archive.write(option.name, option.get(*this));
 }
@@ -167,8 +172,11 @@ void TensorionOptions::serialize(torch::serialize::OutputArchive& archive) const
 void TensorionOptions::serialize(torch::serialize::InputArchive& archive) {
   for (const auto& option : option_table()) {
     IValue value;
-    TORCH_CHECK_VALUE(archive.try_read(option.name, value), "[tensorion.Tensorion] the saved options lack '",
-                      option.name, "'");
+    const bool is_there = archive.try_read(option.name, value);
+    // Files of earlier versions lack these options, which then keep their defaults.
+    const std::string name = option.name;
+    if (!is_there && (name == "batch_modes" || name == "split_sizes")) continue;
+    TORCH_CHECK_VALUE(is_there, "[tensorion.Tensorion] the saved options lack '", name, "'");
     option.set(*this, value);
   }
 }

@@ -72,6 +72,22 @@ void check_choices(at::TensorList tensors, const StepOptions& options, const Unf
   }
 }
 
+// The same options for slices, which are tensors of their own.
+StepOptions whole(StepOptions options) {
+  options.slicing = {};
+  return options;
+}
+
+// The choices of all slices.
+std::vector<at::Tensor> choices_of_slices(const UnfoldingChoices& choices) {
+  std::vector<at::Tensor> found;
+  for (const auto& choice : choices.tensors) {
+    const auto each = choice.reshape({-1}).unbind();
+    found.insert(found.end(), each.begin(), each.end());
+  }
+  return found;
+}
+
 // The options for the CPU, where tensors in them become numbers. Nothing if the step is to be skipped.
 std::optional<StepOptions> options_on_cpu(const StepOptions& options) {
   auto local = options;
@@ -155,9 +171,12 @@ void StepOptions::check() const {
     TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.step] ", name, " must be finite, got ", value);
   }
   TORCH_CHECK_VALUE(
-      adjust_lr_fn == "match_rms_adamw" || adjust_lr_fn == "original" || adjust_lr_fn == "conv_radius",
-      "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original' or 'conv_radius', got '",
+      adjust_lr_fn == "match_rms_adamw" || adjust_lr_fn == "original" ||
+          adjust_lr_fn == "spectral_unclamped" || adjust_lr_fn == "conv_radius",
+      "[tensorion.step] adjust_lr_fn must be 'match_rms_adamw', 'original', 'spectral_unclamped' or "
+      "'conv_radius', got '",
       adjust_lr_fn, "'");
+  slicing.check();
   polar.check();
 }
 
@@ -166,6 +185,7 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
   const auto n = static_cast<double>(unfolding.cols());
   if (adjust_lr_fn == "match_rms_adamw") return 0.2 * std::sqrt(std::max(m, n));
   if (adjust_lr_fn == "original") return std::sqrt(std::max(1.0, m / std::max(1.0, n)));
+  if (adjust_lr_fn == "spectral_unclamped") return std::sqrt(m / std::max(1.0, n));
   double taps = 1;
   for (size_t mode = 2; mode < unfolding.shape().size(); ++mode)
     taps *= static_cast<double>(unfolding.shape()[mode]);
@@ -177,6 +197,11 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
   const NoAutocastGuard no_autocast;
   options.check();
   check_lists(params, grads, momenta);
+  if (!options.slicing.is_whole()) {
+    const auto& slicing = options.slicing;
+    return step(slicing.slices(params), slicing.slices(grads), slicing.slices(momenta), whole(options),
+                {choices_of_slices(choices), choices.decide});
+  }
   check_unfoldings(params, options.unfolding);
   check_choices(params, options, choices);
   const c10::NoGradGuard no_grad;
@@ -211,10 +236,19 @@ std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& op
   const NoAutocastGuard no_autocast;
   options.check();
   check_floating(targets, "momenta");
-  check_unfoldings(targets, options.unfolding);
-  check_choices(targets, options, choices);
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> found(targets.size());
+  if (!options.slicing.is_whole()) {
+    const auto& slicing = options.slicing;
+    const auto parts =
+        directions(slicing.slices(targets), whole(options), {choices_of_slices(choices), choices.decide});
+    for (size_t i = 0; i < targets.size(); ++i) found[i] = at::empty(targets[i].sizes(), targets[i].options());
+    const auto views = slicing.slices(found);
+    for (size_t i = 0; i < parts.size(); ++i) views[i].copy_(parts[i]);
+    return found;
+  }
+  check_unfoldings(targets, options.unfolding);
+  check_choices(targets, options, choices);
   const auto [cpu, devices] = places(targets);
   for (const auto& indices : devices) {
     const auto directions = directions_on_device(at_indices(targets, indices), options,
