@@ -1,4 +1,5 @@
 #include "tensorion/polar/newton_schulz.h"
+#include "tensorion/polar/newton_schulz_batch.h"
 
 #include "tests/support.h"
 
@@ -16,39 +17,72 @@ double quality(const at::Tensor& a, const at::Tensor& x) {
          (at::linalg_svdvals(wide).max().item<double>() * nuclear);
 }
 
+// As accelerators do it; the products of half precision are summed in single precision here, too.
+at::Tensor on_device(const at::Tensor& a, const NewtonSchulzSchedule& schedule) {
+  return newton_schulz_on_device(a, schedule);
+}
+
 struct Case {
   const char* name;
   int64_t steps;
 };
 
-class NewtonSchulzBf16 : public ::testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(NewtonSchulz, NewtonSchulzBf16,
-                         ::testing::Values(Case{"muon", 5}, Case{"muon", 6}, Case{"polar_express", 5},
-                                           Case{"polar_express", 6}, Case{"polar_express", 8}));
+class NewtonSchulzBatched : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(NewtonSchulz, NewtonSchulzBatched,
+                         ::testing::Values(Case{"muon", 5}, Case{"muon", 8}, Case{"polar_express", 5},
+                                           Case{"polar_express", 8}, Case{"cans", 5}));
 
 // Accelerators iterated on rounded Gram matrices: 0.17 instead of 0.92 for five steps of Polar Express, NaN
 // for eight.
-TEST_P(NewtonSchulzBf16, IsAsGoodAsInSinglePrecision) {
-  const auto schedule = coefficient_schedule(named_coefficients(GetParam().name), GetParam().steps);
-  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{32, 32}, {64, 160}, {48, 480}}) {
-    for (const double exponent : {0.5, 1.0, 1.5}) {
+TEST_P(NewtonSchulzBatched, IsAsGoodAsInSinglePrecision) {
+  const NewtonSchulzSchedule schedule{
+      coefficient_schedule(named_coefficients(GetParam().name), GetParam().steps)};
+  for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{32, 32}, {32, 160}}) {
+    for (const double exponent : {0.5, 1.5}) {
       SCOPED_TRACE(c10::str(m, " x ", n, ", exponent ", exponent));
       const auto a = with_spectrum(power_law(m, exponent), m, n, m);
-      EXPECT_NEAR(quality(a, newton_schulz_bf16(a, schedule)), quality(a, newton_schulz(a, schedule)), 0.01);
+      EXPECT_NEAR(quality(a, on_device(a, schedule)), quality(a, newton_schulz(a, schedule)), 0.01);
     }
   }
 }
 
-TEST(NewtonSchulz, Bf16OnAnyScaleAndOnZero) {
-  const auto schedule = coefficient_schedule(named_coefficients("muon"), 5);
+TEST(NewtonSchulz, BatchesOfAnyScaleAndZero) {
+  const auto schedule = newton_schulz_schedule({}, c10::kCUDA);
+  EXPECT_EQ(schedule.normalization, Normalization::kSchatten4);
   const auto a = gaussian({3, 12, 20}, 1);
-  const auto expected = newton_schulz_bf16(a, schedule);
+  const auto expected = on_device(a, schedule);
   EXPECT_EQ(expected.sizes(), a.sizes());
   for (const double scale : {0x1p-100, 0x1p100}) {
-    EXPECT_TRUE(at::equal(newton_schulz_bf16(a * scale, schedule), expected)) << scale;
+    EXPECT_TRUE(at::equal(on_device(a * scale, schedule), expected)) << scale;
   }
-  EXPECT_TRUE(
-      at::equal(newton_schulz_bf16(at::zeros({4, 5}), schedule), at::zeros({4, 5}).to(at::kBFloat16)));
+  EXPECT_FALSE(on_device(at::zeros({4, 5}), schedule).any().item<bool>());
+}
+
+// Either normalization gives singular values of at most 1 to begin with, and the closer one better answers.
+TEST(NewtonSchulz, SchattenNormalizationOnTheCpu) {
+  const auto a = gaussian({200, 200}, 3);
+  const auto steps = polar_express_schedule(4);
+  const double close = quality(a, newton_schulz(a, {steps, Normalization::kSchatten4}));
+  EXPECT_GT(close, 0.97);
+  EXPECT_GT(close, quality(a, newton_schulz(a, {steps, Normalization::kFrobenius})));
+}
+
+TEST(NewtonSchulz, SchedulesByDevice) {
+  const auto cpu = newton_schulz_schedule({}, c10::kCPU);
+  EXPECT_EQ(cpu.steps, coefficient_schedule(named_coefficients("muon"), 5));
+  EXPECT_EQ(cpu.normalization, Normalization::kFrobenius);
+  EXPECT_EQ(newton_schulz_schedule({}, c10::kCUDA).steps, polar_express_schedule(6));
+  PolarOptions options;
+  options.ns_steps = 4;
+  EXPECT_EQ(newton_schulz_schedule(options, c10::kMPS).steps, polar_express_schedule(4));
+  options.ns_coefficients = named_coefficients("cans");
+  EXPECT_EQ(newton_schulz_schedule(options, c10::kMPS).steps.size(), 4);
+}
+
+// All intermediate results of meta tensors are meta tensors: nothing is read.
+TEST(NewtonSchulz, MetaTensors) {
+  const auto a = at::empty({2, 30, 20}, at::TensorOptions(at::kMeta).dtype(at::kBFloat16));
+  EXPECT_EQ(polar(a).sizes(), a.sizes());
 }
 
 }  // namespace

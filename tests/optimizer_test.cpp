@@ -299,5 +299,26 @@ TEST(Optimizer, BadOptionsAndParametersAreNamed) {
                                 "dense gradient, got Sparse for parameter 0 of group 0");
 }
 
+// Meta tensors have no values: whatever is read from them throws.
+TEST(Optimizer, StepsOnADeviceReadNothing) {
+  for (const auto* nonfinite : {"skip", "ignore"}) {
+    for (const auto* unfolding : {"balanced", "online"}) {
+      for (const int64_t interval : {1, 2}) {
+        SCOPED_TRACE(c10::str(nonfinite, ", ", unfolding, ", ", interval));
+        std::vector<at::Tensor> params;
+        for (const auto& param : parameters()) {
+          if (param.dim() > 2) params.push_back(at::empty_like(param, at::TensorOptions(at::kMeta)));
+        }
+        Tensorion optimizer(params, TensorionOptions(0.1).nonfinite(nonfinite).unfolding(unfolding).online_interval(
+                                        interval));
+        for (int k = 0; k < 3; ++k) {
+          for (auto& param : params) param.mutable_grad() = at::empty_like(param);
+          EXPECT_NO_THROW(optimizer.step());
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tensorion

@@ -342,7 +342,7 @@ TEST(Polar, BadInputIsNamed) {
   options.ns_steps = 0;
   expect_error<c10::ValueError>([&] { polar(a, options); }, "ns_steps must be at least 1, got 0");
   options = {.method = "newton_schulz"};
-  options.ns_coefficients = {};
+  options.ns_coefficients = Coefficients{};
   expect_error<c10::ValueError>([&] { polar(a, options); }, "at least one row");
   for (const double bad : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     auto broken = a.clone();

@@ -136,7 +136,7 @@ TEST(Step, PartsMakeUpAStep) {
   auto bad = gaussian({4, 5, 6}, 1);
   bad[0][0][0] = NAN;
   const auto d = directions({gaussian({4, 5, 6}, 2), bad}, options);
-  EXPECT_EQ(first_nonfinite({d[0]}), -1);
+  EXPECT_EQ(first_nonfinite({d[0]}).item<int64_t>(), -1);
   EXPECT_TRUE(d[1].isnan().all().item<bool>());
   expect_error<c10::ValueError>([&] { add_gradients({bad}, {bad[0]}, options); },
                                 "expected a gradient of shape [4, 5, 6] at index 0, got [5, 6]");
@@ -203,7 +203,7 @@ TEST_P(StepWithThreads, WorksInInferenceMode) {
   }
   step(w, g, m, {});
   step({w[0]}, {g[0]}, {m[0]}, {});
-  for (const auto& tensor : w) EXPECT_EQ(first_nonfinite({tensor}), -1);
+  for (const auto& tensor : w) EXPECT_EQ(first_nonfinite({tensor}).item<int64_t>(), -1);
 }
 
 TEST(Step, LayoutsGiveTheSameUpdate) {
@@ -264,10 +264,10 @@ TEST(Step, NonfiniteIsFound) {
   const auto good = gaussian({3, 4}, 1);
   auto bad = good.clone();
   bad[1][2] = INFINITY;
-  EXPECT_EQ(first_nonfinite({good, at::zeros({0}), good}), -1);
-  EXPECT_EQ(first_nonfinite({good, bad}), 1);
+  EXPECT_EQ(first_nonfinite({good, at::zeros({0}), good}).item<int64_t>(), -1);
+  EXPECT_EQ(first_nonfinite({good, bad}).item<int64_t>(), 1);
   bad[1][2] = NAN;
-  EXPECT_EQ(first_nonfinite({bad, good}), 0);
+  EXPECT_EQ(first_nonfinite({bad, good}).item<int64_t>(), 0);
   EXPECT_EQ(any_nonfinite({good, bad}).item<float>(), 1);
   EXPECT_EQ(any_nonfinite({good, at::zeros({0})}).item<float>(), 0);
   EXPECT_EQ(any_nonfinite({at::full({2}, 3e38)}).item<float>(), 0) << "large is not infinite";

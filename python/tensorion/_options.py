@@ -75,7 +75,7 @@ TABLE = (
     Option("maximize", _arguments.boolean, _ALL),
 )
 #: Options that states of earlier versions lack, and what such a state means.
-ADDED = {"batch_modes": (), "split_sizes": None}
+ADDED = {"online_interval": 1, "batch_modes": (), "split_sizes": None}
 #: What the param groups of each algorithm hold beside their parameters.
 KEYS = {algorithm: tuple(option.key for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
 #: The same as keys of what `checked` returns.

@@ -184,7 +184,7 @@ def _check_choices(choices: Tensor, param: Tensor, label: str, values: Mapping[s
     """Raise if they are not numbers of unfoldings."""
     blocks = _slices.block_shapes(param.shape, values["batch_modes"], values["split_sizes"])
     count = max(1, *(len(torch.ops.tensorion.unfoldings(shape)) for _, shape in blocks))
-    for choice in choices.flatten().tolist():
+    for choice in choices.flatten().cpu().tolist():
         if choice not in range(count):
             raise ValueError(
                 f"[tensorion.Tensorion] expected the number of one of {count} unfoldings for {label}, got {choice:g}"

@@ -115,6 +115,12 @@ def _one_device(operator, tensors, device):
 def _dispatch(operator, args, kwargs, mode=None):
     tensors = _leaves((args, kwargs))
     simulated = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
+    # Operators that copy may have it among the positional arguments.
+    names = [argument.name for argument in operator._schema.arguments]
+    if "device" in names[: len(args)]:
+        place = names.index("device")
+        kwargs = {**dict(zip(names[place:], args[place:], strict=False)), **kwargs}
+        args = args[:place]
     target = kwargs.get("device")
     if not simulated and not (target is not None and is_simulated(target)):
         return operator(*args, **kwargs)

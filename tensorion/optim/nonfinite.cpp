@@ -34,7 +34,7 @@ at::Tensor nonfinite_flags(at::TensorList tensors) {
       if (tensor.numel() == 0) tensor = at::zeros({1}, tensor.options());
     }
     const auto norms = at::stack(at::_foreach_norm(group, INFINITY));
-    of_group = norms.isfinite().logical_not_().to(tensors[0].device());
+    of_group = (norms - norms).ne(0).to(tensors[0].device());  // of what is not finite the difference is NaN
     const auto each = of_group.unbind();
     for (size_t i = 0; i < indices.size(); ++i) flags[indices[i]] = each[i];
   }

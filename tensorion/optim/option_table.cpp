@@ -175,7 +175,7 @@ void TensorionOptions::serialize(torch::serialize::InputArchive& archive) {
     const bool is_there = archive.try_read(option.name, value);
     // Files of earlier versions lack these options, which then keep their defaults.
     const std::string name = option.name;
-    if (!is_there && (name == "batch_modes" || name == "split_sizes")) continue;
+    if (!is_there && (name == "online_interval" || name == "batch_modes" || name == "split_sizes")) continue;
     TORCH_CHECK_VALUE(is_there, "[tensorion.Tensorion] the saved options lack '", name, "'");
     option.set(*this, value);
   }
