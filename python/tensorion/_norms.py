@@ -52,21 +52,37 @@ def spectral_norm(x: Tensor, *, restarts: int = 32) -> tuple[float, float]:
     return lower.item(), upper.item()
 
 
-def conv_norm(kernel: Tensor, input_size: Sequence[int], *, padding: str = "circular") -> float:
-    """`||T_K||_2`, the spectral norm of a convolution of stride 1 as a linear map.
+def conv_norm(
+    kernel: Tensor,
+    input_size: int | Sequence[int],
+    *,
+    padding: str = "circular",
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+) -> float:
+    """`||T_K||_2`, the spectral norm of a convolution as a linear map.
 
-    Its output is as large as its input. Not differentiable.
+    With stride 1 its output is as large as its input; stride s keeps every s-th output. Not differentiable.
 
     Args:
         kernel: `(c_out, c_in, size...)`, with one to three spatial modes.
-        input_size: the spatial sizes of the input.
+        input_size: the spatial sizes of the input: one for each mode, or one for all.
         padding: what is outside the input: "circular", itself again; "zeros", nothing.
+        stride: likewise.
+        dilation: likewise.
     """
     return torch.ops.tensorion.conv_norm(
         _arguments.tensor(kernel, "conv_norm.kernel"),
-        _arguments.ints(input_size, "conv_norm.input_size"),
+        _sizes(input_size, "conv_norm.input_size"),
         _arguments.text(padding, "conv_norm.padding"),
+        _sizes(stride, "conv_norm.stride"),
+        _sizes(dilation, "conv_norm.dilation"),
     ).item()
+
+
+def _sizes(value: int | Sequence[int], name: str) -> list[int]:
+    """One number for all spatial modes, or one for each."""
+    return [_arguments.integer(value, name)] if isinstance(value, int) else _arguments.ints(value, name)
 
 
 class _Gradient(torch.autograd.Function):

@@ -139,7 +139,7 @@ CALLS = [
     (OPS.dual_norm.default, ()),
     (OPS.relaxed_norm.default, (1e-2,)),
     (OPS.spectral_norm.default, (2,)),
-    (OPS.conv_norm.default, ((6,), "circular")),
+    (OPS.conv_norm.default, ((6,), "circular", (1,), (2,))),
 ]
 
 
