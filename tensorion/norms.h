@@ -44,8 +44,10 @@ struct NormBounds {
 NormBounds relaxed_norm(const at::Tensor& x, double tol = 1e-3);
 
 // Below: the best of `restarts` >= 1 seeded random starts, and one more, of the
-// higher-order power method. Above: relaxed_norm. The two need not meet.
-NormBounds spectral_norm(const at::Tensor& x, int64_t restarts = 32);
+// higher-order power method. Above: relaxed_norm. The two need not meet. `field` "real" is the paper's norm;
+// "complex" takes the maximum of |<x, u_1 (x) ... (x) u_d>| over complex unit vectors, which may be larger,
+// and for which ||T_K||_2 <= sqrt(h w) ||K||_sigma holds.
+NormBounds spectral_norm(const at::Tensor& x, int64_t restarts = 32, const std::string& field = "real");
 
 // The lower bound alone, converged to about 1e-5: for large tensors, whose upper bound takes long.
 double spectral_norm_from_below(const at::Tensor& x, int64_t restarts = 32);

@@ -40,14 +40,19 @@ def relaxed_norm(x: Tensor, *, tol: float = 1e-3) -> tuple[float, float]:
     return lower.item(), upper.item()
 
 
-def spectral_norm(x: Tensor, *, restarts: int = 32) -> tuple[float, float]:
+def spectral_norm(x: Tensor, *, restarts: int = 32, field: str = "real") -> tuple[float, float]:
     """Bounds `(lower, upper)` of `max <x, u_1 (x) ... (x) u_d>` over unit vectors, the paper's `||x||_sigma`.
 
     Below: the best of `restarts` random starts (and one more) of the higher-order power method, seeded.
     Above: `relaxed_norm`. The two need not meet. Not differentiable.
+
+    `field="complex"` takes the maximum of `|<x, u_1 (x) ... (x) u_d>|` over complex unit vectors. It may be larger, and
+    is the norm for which `conv_norm(kernel, ...) <= sqrt(h w) spectral_norm(kernel)` holds.
     """
     lower, upper = torch.ops.tensorion.spectral_norm(
-        _arguments.tensor(x, "spectral_norm.x"), _arguments.integer(restarts, "spectral_norm.restarts")
+        _arguments.tensor(x, "spectral_norm.x"),
+        _arguments.integer(restarts, "spectral_norm.restarts"),
+        _arguments.text(field, "spectral_norm.field"),
     )
     return lower.item(), upper.item()
 
