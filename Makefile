@@ -84,6 +84,7 @@ demo: build
 
 bench: build .venv/.bench
 	.venv/bin/python benchmarks/peers.py --json build/peers.json
+	.venv/bin/python benchmarks/slices.py
 
 bench-parts: build
 	scripts/setup.sh bench

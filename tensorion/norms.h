@@ -44,20 +44,26 @@ struct NormBounds {
 NormBounds relaxed_norm(const at::Tensor& x, double tol = 1e-3);
 
 // Below: the best of `restarts` >= 1 seeded random starts, and one more, of the
-// higher-order power method. Above: relaxed_norm. The two need not meet.
-NormBounds spectral_norm(const at::Tensor& x, int64_t restarts = 32);
+// higher-order power method. Above: relaxed_norm. The two need not meet. `field` "real" is the paper's norm;
+// "complex" takes the maximum of |<x, u_1 (x) ... (x) u_d>| over complex unit vectors, which may be larger,
+// and for which ||T_K||_2 <= sqrt(h w) ||K||_sigma holds.
+NormBounds spectral_norm(const at::Tensor& x, int64_t restarts = 32, const std::string& field = "real");
 
 // The lower bound alone, converged to about 1e-5: for large tensors, whose upper bound takes long.
 double spectral_norm_from_below(const at::Tensor& x, int64_t restarts = 32);
 
-// ||T||_2 of the convolution x -> y of stride 1 on inputs of `input_size`,
-//   y[o, p] = sum_{c, k} kernel[o, c, k] x[c, p + k - (size - 1) / 2],
-// for a kernel (c_out, c_in, size...) with one to three spatial modes. The
-// output has the size of the input: (size - 1) / 2, rounded down, is padded on
-// the left and the rest of size - 1 on the right. Indices outside the input
-// wrap around (padding "circular") or read 0 ("zeros"). Exact up to rounding
-// where circular, to a relative 1e-6 or better with zeros.
+// ||T||_2 of the convolution x -> y on inputs of `input_size`,
+//   y[o, p] = sum_{c, k} kernel[o, c, k] x[c, stride p + dilation k - left],
+// for a kernel (c_out, c_in, size...) with one to three spatial modes. With stride 1
+// the output has the size of the input: of reach = dilation (size - 1), left =
+// reach / 2, rounded down, is padded on the left and the rest on the right. With
+// stride s it is every s-th of those outputs, from the first on. Indices outside
+// the input wrap around (padding "circular") or read 0 ("zeros"). `input_size`,
+// `stride` and `dilation` have one entry for each spatial mode, or one for all.
+// Circular with stride 1: exact up to rounding; otherwise to a relative 1e-6 or
+// better.
 double conv_norm(const at::Tensor& kernel, at::IntArrayRef input_size,
-                 const std::string& padding = "circular");
+                 const std::string& padding = "circular", at::IntArrayRef stride = 1,
+                 at::IntArrayRef dilation = 1);
 
 }  // namespace tensorion

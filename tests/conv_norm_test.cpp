@@ -185,8 +185,12 @@ TEST(ConvNorm, BadInputs) {
                                 "with 1, 2 or 3 spatial modes, got shape [3, 3]");
   expect_error<c10::ValueError>([&] { conv_norm(at::ones({1, 1, 2, 2, 2, 2}), {4, 4, 4, 4}); },
                                 "with 1, 2 or 3 spatial modes");
-  expect_error<c10::ValueError>([&] { conv_norm(kernel, {4}); }, "expected an input size of 2 entries");
-  expect_error<c10::ValueError>([&] { conv_norm(kernel, {4, 4, 4}); }, "expected an input size of 2 entries");
+  EXPECT_EQ(conv_norm(kernel, 4), conv_norm(kernel, {4, 4}));
+  expect_error<c10::ValueError>([&] { conv_norm(kernel, {4, 4, 4}); }, "expected input sizes of 2 entries");
+  expect_error<c10::ValueError>([&] { conv_norm(kernel, 4, "zeros", {2, 2, 2}); },
+                                "expected strides of 2 entries");
+  expect_error<c10::ValueError>([&] { conv_norm(kernel, 4, "zeros", 1, 0); },
+                                "dilations must be at least 1, got [0]");
   expect_error<c10::ValueError>([&] { conv_norm(kernel, {4, 0}); },
                                 "input sizes must be at least 1, got [4, 0]");
   expect_error<c10::ValueError>([&] { conv_norm(kernel, {4, 4}, "reflect"); },

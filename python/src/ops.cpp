@@ -215,19 +215,21 @@ Bounds relaxed_norm_meta(const Tensor& x, double tol) {
   return uninitialized_bounds(x);
 }
 
-Bounds spectral_norm(const Tensor& x, int64_t restarts) {
-  return bounds(tensorion::spectral_norm(x, restarts), x);
+Bounds spectral_norm(const Tensor& x, int64_t restarts, const std::string& field) {
+  return bounds(tensorion::spectral_norm(x, restarts, field), x);
 }
-Bounds spectral_norm_meta(const Tensor& x, int64_t restarts) {
-  spectral_norm(without_elements(x), restarts);
+Bounds spectral_norm_meta(const Tensor& x, int64_t restarts, const std::string& field) {
+  spectral_norm(without_elements(x), restarts, field);
   return uninitialized_bounds(x);
 }
 
-Tensor conv_norm(const Tensor& kernel, at::IntArrayRef input_size, const std::string& padding) {
-  return number(tensorion::conv_norm(kernel, input_size, padding), at::kDouble, kernel);
+Tensor conv_norm(const Tensor& kernel, at::IntArrayRef input_size, const std::string& padding,
+                 at::IntArrayRef stride, at::IntArrayRef dilation) {
+  return number(tensorion::conv_norm(kernel, input_size, padding, stride, dilation), at::kDouble, kernel);
 }
-Tensor conv_norm_meta(const Tensor& kernel, at::IntArrayRef input_size, const std::string& padding) {
-  conv_norm(without_elements(kernel), input_size, padding);
+Tensor conv_norm_meta(const Tensor& kernel, at::IntArrayRef input_size, const std::string& padding,
+                      at::IntArrayRef stride, at::IntArrayRef dilation) {
+  conv_norm(without_elements(kernel), input_size, padding, stride, dilation);
   return uninitialized_number(at::kDouble, kernel);
 }
 
@@ -344,8 +346,8 @@ TORCH_LIBRARY(tensorion, m) {
   m.def("nuclear_norm(Tensor x, int[] modes) -> Tensor");
   m.def("dual_norm(Tensor x) -> Tensor");
   m.def("relaxed_norm(Tensor x, float tol) -> (Tensor lower, Tensor upper)");
-  m.def("spectral_norm(Tensor x, int restarts) -> (Tensor lower, Tensor upper)");
-  m.def("conv_norm(Tensor kernel, int[] input_size, str padding) -> Tensor");
+  m.def("spectral_norm(Tensor x, int restarts, str field) -> (Tensor lower, Tensor upper)");
+  m.def("conv_norm(Tensor kernel, int[] input_size, str padding, int[] stride, int[] dilation) -> Tensor");
 
   m.def(check_options_schema(), torch::CppFunction::makeFromBoxedFunction<&check_options>());
   m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);

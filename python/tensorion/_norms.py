@@ -40,33 +40,54 @@ def relaxed_norm(x: Tensor, *, tol: float = 1e-3) -> tuple[float, float]:
     return lower.item(), upper.item()
 
 
-def spectral_norm(x: Tensor, *, restarts: int = 32) -> tuple[float, float]:
+def spectral_norm(x: Tensor, *, restarts: int = 32, field: str = "real") -> tuple[float, float]:
     """Bounds `(lower, upper)` of `max <x, u_1 (x) ... (x) u_d>` over unit vectors, the paper's `||x||_sigma`.
 
     Below: the best of `restarts` random starts (and one more) of the higher-order power method, seeded.
     Above: `relaxed_norm`. The two need not meet. Not differentiable.
+
+    `field="complex"` takes the maximum of `|<x, u_1 (x) ... (x) u_d>|` over complex unit vectors. It may be larger, and
+    is the norm for which `conv_norm(kernel, ...) <= sqrt(h w) spectral_norm(kernel)` holds.
     """
     lower, upper = torch.ops.tensorion.spectral_norm(
-        _arguments.tensor(x, "spectral_norm.x"), _arguments.integer(restarts, "spectral_norm.restarts")
+        _arguments.tensor(x, "spectral_norm.x"),
+        _arguments.integer(restarts, "spectral_norm.restarts"),
+        _arguments.text(field, "spectral_norm.field"),
     )
     return lower.item(), upper.item()
 
 
-def conv_norm(kernel: Tensor, input_size: Sequence[int], *, padding: str = "circular") -> float:
-    """`||T_K||_2`, the spectral norm of a convolution of stride 1 as a linear map.
+def conv_norm(
+    kernel: Tensor,
+    input_size: int | Sequence[int],
+    *,
+    padding: str = "circular",
+    stride: int | Sequence[int] = 1,
+    dilation: int | Sequence[int] = 1,
+) -> float:
+    """`||T_K||_2`, the spectral norm of a convolution as a linear map.
 
-    Its output is as large as its input. Not differentiable.
+    With stride 1 its output is as large as its input; stride s keeps every s-th output. Not differentiable.
 
     Args:
         kernel: `(c_out, c_in, size...)`, with one to three spatial modes.
-        input_size: the spatial sizes of the input.
+        input_size: the spatial sizes of the input: one for each mode, or one for all.
         padding: what is outside the input: "circular", itself again; "zeros", nothing.
+        stride: likewise.
+        dilation: likewise.
     """
     return torch.ops.tensorion.conv_norm(
         _arguments.tensor(kernel, "conv_norm.kernel"),
-        _arguments.ints(input_size, "conv_norm.input_size"),
+        _sizes(input_size, "conv_norm.input_size"),
         _arguments.text(padding, "conv_norm.padding"),
+        _sizes(stride, "conv_norm.stride"),
+        _sizes(dilation, "conv_norm.dilation"),
     ).item()
+
+
+def _sizes(value: int | Sequence[int], name: str) -> list[int]:
+    """One number for all spatial modes, or one for each."""
+    return [_arguments.integer(value, name)] if isinstance(value, int) else _arguments.ints(value, name)
 
 
 class _Gradient(torch.autograd.Function):

@@ -131,10 +131,10 @@ CASES = {
         TypeError,
         "restarts must be an integer, got True",
     ),
-    "convolution on one size": (
-        lambda w: tensorion.conv_norm(w.kernel, 4),
+    "convolution on half a pixel": (
+        lambda w: tensorion.conv_norm(w.kernel, 4.5),
         TypeError,
-        "input_size must be a sequence of integers, got 4",
+        "input_size must be a sequence of integers, got 4.5",
     ),
     "convolution on no pixels": (
         lambda w: tensorion.conv_norm(w.kernel, (0, 4)),

@@ -138,8 +138,8 @@ CALLS = [
     (OPS.nuclear_norm.default, ((0, 2),)),
     (OPS.dual_norm.default, ()),
     (OPS.relaxed_norm.default, (1e-2,)),
-    (OPS.spectral_norm.default, (2,)),
-    (OPS.conv_norm.default, ((6,), "circular")),
+    (OPS.spectral_norm.default, (2, "real")),
+    (OPS.conv_norm.default, ((6,), "circular", (1,), (2,))),
 ]
 
 

@@ -24,6 +24,11 @@ constexpr int64_t kMaxRestarts = 200;
 constexpr double kResidual = 1e-8;  // of an eigenvalue of T^T T, relative to it
 constexpr uint64_t kSeed = 0;
 
+// One entry for each spatial mode.
+struct Convolution {
+  std::vector<int64_t> input_size, stride, dilation;
+};
+
 // The Gram matrix on the smaller side.
 at::Tensor gram(const at::Tensor& a) {
   return a.size(-2) <= a.size(-1) ? at::matmul(a, a.mH()) : at::matmul(a.mH(), a);
@@ -131,27 +136,52 @@ double largest_eigenvalue(const std::function<at::Tensor(const at::Tensor&)>& ap
   return ritz;
 }
 
-double zero_padded_norm(const at::Tensor& kernel, at::IntArrayRef input_size) {
-  const auto modes = static_cast<int64_t>(input_size.size());
-  std::vector<int64_t> pads;  // of the last mode first, left and right
-  for (int64_t j = modes - 1; j >= 0; --j) {
-    const int64_t size = kernel.size(2 + j);
-    pads.insert(pads.end(), {(size - 1) / 2, size - 1 - (size - 1) / 2});
+// By products with T and T^T alone.
+double iterative_norm(const at::Tensor& kernel, const Convolution& convolution, bool circular) {
+  const auto modes = static_cast<int64_t>(convolution.input_size.size());
+  // Reading and writing along one mode: the index of the padded input at each place, from which 0 is read
+  // outside the input.
+  std::vector<at::Tensor> places;
+  std::vector<int64_t> padded;
+  for (int64_t j = 0; j < modes; ++j) {
+    const int64_t reach = convolution.dilation[j] * (kernel.size(2 + j) - 1);
+    const int64_t size = convolution.input_size[j];
+    padded.push_back(size + reach);
+    const auto place = at::arange(size + reach, at::kLong) - reach / 2;
+    // Index `size` is that of a zero behind the input.
+    places.push_back(circular ? at::remainder(place, size)
+                              : at::where((place >= 0).logical_and(place < size), place, size));
   }
-  const auto convolve = [&](const at::Tensor& x, bool transposed) {
-    const std::vector<int64_t> ones(modes, 1), zeros(modes, 0);
-    return at::convolution(x, kernel, {}, ones, zeros, ones, transposed, zeros, 1);
+  const std::vector<int64_t> zeros(modes, 0);
+  const auto with_zero = [&](const at::Tensor& x, int64_t mode) {
+    auto shape = x.sizes().vec();
+    shape[mode] = 1;
+    return at::cat({x, at::zeros(shape, x.options())}, mode);
   };
-  const auto forward = [&](const at::Tensor& x) { return convolve(at::constant_pad_nd(x, pads), false); };
+  const auto forward = [&](at::Tensor x) {
+    for (int64_t j = 0; j < modes; ++j) x = with_zero(x, 2 + j).index_select(2 + j, places[j]);
+    return at::convolution(x, kernel, {}, convolution.stride, zeros, convolution.dilation, false, zeros, 1);
+  };
   const auto adjoint = [&](const at::Tensor& y) {
-    auto x = convolve(y, true);
-    for (int64_t j = 0; j < modes; ++j) x = x.narrow(2 + j, pads[2 * (modes - 1 - j)], input_size[j]);
+    std::vector<int64_t> lost;  // what the stride leaves over at the end
+    for (int64_t j = 0; j < modes; ++j) {
+      const int64_t reach = convolution.dilation[j] * (kernel.size(2 + j) - 1);
+      lost.push_back(padded[j] - ((y.size(2 + j) - 1) * convolution.stride[j] + reach + 1));
+    }
+    auto x = at::convolution(y, kernel, {}, convolution.stride, zeros, convolution.dilation, true, lost, 1);
+    for (int64_t j = 0; j < modes; ++j) {
+      auto shape = x.sizes().vec();
+      shape[2 + j] = convolution.input_size[j] + 1;
+      x = at::zeros(shape, x.options()).index_add_(2 + j, places[j], x).narrow(2 + j, 0, shape[2 + j] - 1);
+    }
     return x;
   };
+  std::vector<int64_t> shape{1, kernel.size(1)};
+  shape.insert(shape.end(), convolution.input_size.begin(), convolution.input_size.end());
   // T T^T or T^T T, whichever is smaller.
-  const bool by_output = kernel.size(0) < kernel.size(1);
-  std::vector<int64_t> shape{1, std::min(kernel.size(0), kernel.size(1))};
-  shape.insert(shape.end(), input_size.begin(), input_size.end());
+  const auto output = forward(at::zeros(shape, kernel.options()));
+  const bool by_output = output.numel() < c10::multiply_integers(shape);
+  if (by_output) shape = output.sizes().vec();
   const auto apply = [&](const at::Tensor& v) {
     const auto x = v.view(shape);
     return (by_output ? forward(adjoint(x)) : adjoint(forward(x))).reshape({-1});
@@ -159,28 +189,54 @@ double zero_padded_norm(const at::Tensor& kernel, at::IntArrayRef input_size) {
   return std::sqrt(largest_eigenvalue(apply, c10::multiply_integers(shape)));
 }
 
+// The kernel with dilation - 1 zeros between its taps.
+at::Tensor dilated(const at::Tensor& kernel, at::IntArrayRef dilation) {
+  auto result = kernel;
+  for (int64_t j = 0; j < static_cast<int64_t>(dilation.size()); ++j) {
+    auto shape = result.sizes().vec();
+    shape[2 + j] = dilation[j] * (shape[2 + j] - 1) + 1;
+    auto wider = at::zeros(shape, result.options());
+    wider.slice(2 + j, 0, std::nullopt, dilation[j]).copy_(result);
+    result = wider;
+  }
+  return result;
+}
+
+// One entry for each of the spatial modes.
+std::vector<int64_t> per_mode(at::IntArrayRef given, const at::Tensor& kernel, const char* name) {
+  const auto modes = kernel.dim() - 2;
+  TORCH_CHECK_VALUE(given.size() == 1 || static_cast<int64_t>(given.size()) == modes,
+                    "[tensorion.conv_norm] expected ", name, " of ", modes,
+                    modes > 1 ? " entries, or one," : " entry", " for a kernel of shape ", kernel.sizes(),
+                    ", got ", given);
+  for (const int64_t size : given) {
+    TORCH_CHECK_VALUE(size >= 1, "[tensorion.conv_norm] ", name, " must be at least 1, got ", given);
+  }
+  return given.size() == 1 ? std::vector<int64_t>(modes, given[0]) : given.vec();
+}
+
 }  // namespace
 
-double conv_norm(const at::Tensor& kernel, at::IntArrayRef input_size, const std::string& padding) {
+double conv_norm(const at::Tensor& kernel, at::IntArrayRef input_size, const std::string& padding,
+                 at::IntArrayRef stride, at::IntArrayRef dilation) {
   const NoAutocastGuard no_autocast;
   const int exponent = checked_exponent(kernel, "conv_norm");
   TORCH_CHECK_VALUE(kernel.dim() >= 3 && kernel.dim() <= 5,
                     "[tensorion.conv_norm] expected a kernel (c_out, c_in, size...) with 1, 2 or 3 spatial "
                     "modes, got shape ",
                     kernel.sizes());
-  TORCH_CHECK_VALUE(static_cast<int64_t>(input_size.size()) == kernel.dim() - 2,
-                    "[tensorion.conv_norm] expected an input size of ", kernel.dim() - 2,
-                    " entries for a kernel of shape ", kernel.sizes(), ", got ", input_size);
-  for (const int64_t size : input_size) {
-    TORCH_CHECK_VALUE(size >= 1, "[tensorion.conv_norm] input sizes must be at least 1, got ", input_size);
-  }
+  const Convolution convolution{per_mode(input_size, kernel, "input sizes"),
+                                per_mode(stride, kernel, "strides"), per_mode(dilation, kernel, "dilations")};
   TORCH_CHECK_VALUE(padding == "circular" || padding == "zeros",
                     "[tensorion.conv_norm] padding must be \"circular\" or \"zeros\", got \"", padding, "\"");
   if (kernel.numel() == 0) return 0;
   const auto values =
       scale_by_power_of_two(kernel.detach().to(at::kCPU, at::kDouble), -exponent).contiguous();
-  const double norm =
-      padding == "circular" ? circular_norm(values, input_size) : zero_padded_norm(values, input_size);
+  const bool has_stride = std::any_of(convolution.stride.begin(), convolution.stride.end(),
+                                      [](int64_t step) { return step > 1; });
+  const double norm = padding == "circular" && !has_stride
+                          ? circular_norm(dilated(values, convolution.dilation), convolution.input_size)
+                          : iterative_norm(values, convolution, padding == "circular");
   return std::ldexp(norm, exponent);
 }
 

@@ -57,7 +57,7 @@ at::Tensor contract(const at::Tensor& x, const Factors& factors, int64_t mode) {
 // Sweeps over the modes until no value gains more than `gain`, relatively.
 // Returns the values.
 at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int64_t sweeps) {
-  auto values = at::zeros({factors[0].size(0)}, x.options());
+  auto values = at::zeros({factors[0].size(0)}, x.options().dtype(at::kDouble));
   for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
     const auto before = values;
     for (int64_t mode = 0; mode < x.dim(); ++mode) {
@@ -65,7 +65,7 @@ at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int6
       values = at::linalg_vector_norm(direction, 2, {1});
       // A start at a point where x vanishes to first order stays there.
       const auto norms = values.unsqueeze(1);
-      factors[mode] = at::where(norms > 0, direction / norms, factors[mode]);
+      factors[mode] = at::where(norms > 0, direction.conj() / norms, factors[mode]);
     }
     if (at::all(values - before <= gain * values).item<bool>()) break;
   }
@@ -75,7 +75,7 @@ at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int6
 // The leading left singular vector, by the eigenvectors of the smaller Gram matrix.
 at::Tensor leading_vector(const at::Tensor& matrix) {
   const bool tall = matrix.size(0) > matrix.size(1);
-  const auto gram = tall ? at::matmul(matrix.mT(), matrix) : at::matmul(matrix, matrix.mT());
+  const auto gram = tall ? at::matmul(matrix.mH(), matrix) : at::matmul(matrix, matrix.mH());
   auto vector = std::get<1>(at::linalg_eigh(gram)).select(1, -1);
   if (!tall) return vector;
   const auto image = at::mv(matrix, vector);
@@ -103,18 +103,22 @@ void check_restarts(int64_t restarts, const char* name) {
 
 }  // namespace
 
-NormBounds spectral_norm(const at::Tensor& x, int64_t restarts) {
+NormBounds spectral_norm(const at::Tensor& x, int64_t restarts, const std::string& field) {
   const NoAutocastGuard no_autocast;
   check_restarts(restarts, "spectral_norm");
+  TORCH_CHECK_VALUE(field == "real" || field == "complex",
+                    "[tensorion.spectral_norm] field must be 'real' or 'complex', got '", field, "'");
   const auto input = norm_input(x, "spectral_norm");
   if (input.values.dim() <= 2) return relaxed_norm(x);
   const double upper = relaxed_norm(input.values, kRelaxationTolerance).upper;
   if (upper == 0) return {0, 0};
-  auto factors = starts(input.values, restarts);
-  const auto values = power_method(input.values, factors, kRaceGain, kRaceSweeps);
+  // Matrices have the same norm over both fields, and real starts would stay real.
+  const auto tensor = field == "complex" ? input.values.to(at::kComplexDouble) : input.values;
+  auto factors = starts(tensor, restarts);
+  const auto values = power_method(tensor, factors, kRaceGain, kRaceSweeps);
   const auto best = values.argmax().item<int64_t>();
   for (auto& factor : factors) factor = factor.narrow(0, best, 1);
-  const auto value = power_method(input.values, factors, kPolishGain, kPolishSweeps).item<double>();
+  const auto value = power_method(tensor, factors, kPolishGain, kPolishSweeps).item<double>();
   return norm_bounds(input, value, upper);
 }
 

@@ -54,6 +54,15 @@ def stripes(count):
     return x.clamp(0, 255).to(torch.uint8), y.to(torch.uint8)
 
 
+def test_whole_or_split_on_generated_pictures(run, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES)
+    output = run("whole_or_split.py", "--synthetic", "--epochs", 2, "--seeds", 1, "--lr", 0.01)
+    rows = [line.split() for line in output.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["whole", "split"]
+    assert all(float(row[4]) > 60 for row in rows)
+    assert rows[0][3] != rows[1][3]
+
+
 def test_train_cifar_on_generated_pictures(run):
     output = run("train_cifar.py", "--synthetic", "--epochs", 2, "--batch-size", 32)
     assert "256 pictures to train with, 128 to test with" in output
