@@ -127,25 +127,27 @@ std::vector<DirectionCandidates> DirectionSolver::solve(const DirectionBatch& ba
   const auto candidates = static_cast<int64_t>(batch.unfoldings[0].size());
   const bool decides = candidates > 1 && choices.decide;
   const bool keeps = candidates > 1 && !choices.decide;
-  auto matrices = loaded_.narrow(0, 0, matrix_count(batch) * batch.m * batch.n)
+  const auto matrices = loaded_.narrow(0, 0, matrix_count(batch) * batch.m * batch.n)
                       .view({candidates, count, batch.m, batch.n});
   for (int64_t c = 0; c < candidates; ++c) {
     std::vector<at::Tensor> views;
     for (int64_t i = 0; i < count; ++i) views.push_back(folded(batch.unfoldings[i][c], matrices[c][i]));
     load(views);
   }
-  std::vector<at::Tensor> chosen(candidates);
-  if (keeps) {
-    chosen = read_choices(batch, choices.tensors);
-    auto kept = matrices[0];
-    for (int64_t c = 1; c < candidates; ++c) kept = at::where(per_matrix(chosen[c]) > 0, matrices[c], kept);
-    matrices = kept.unsqueeze(0);
-  }
   auto divisors = largest_.narrow(0, static_cast<int64_t>(batch.first), count);
   const double margin = half_precision_margin(batch.n);
   if (margin > 1) divisors = divisors * margin;
   auto scaled = scaled_.narrow(0, 0, matrices.numel()).view(matrices.sizes());
   at::div_out(scaled, matrices, per_matrix(divisors));
+  std::vector<at::Tensor> chosen(candidates);
+  if (keeps) {
+    chosen = read_choices(batch, choices.tensors);
+    auto kept = scaled[0];
+    // Weights of 0 and 1 select.
+    for (int64_t c = 1; c < candidates; ++c)
+      kept = at::lerp(kept, scaled[c], per_matrix(chosen[c].to(scaled.scalar_type())));
+    scaled = kept;
+  }
   const auto [solved, attained] =
       newton_schulz_batch(scaled.view({-1, batch.m, batch.n}), schedule_, decides);
   if (decides) {
