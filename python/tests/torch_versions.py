@@ -9,7 +9,7 @@ import torch
 #: torch.optim.Muon, since torch 2.9.
 HAS_MUON = hasattr(torch.optim, "Muon")
 
-#: Since torch 2.10 a tensor can have a gradient of another dtype (`grad_dtype`); before, torch itself refuses it.
+#: In versions after 2.9 a tensor can have a gradient of another dtype (`grad_dtype`); before, torch itself refuses it.
 HAS_GRAD_DTYPE = hasattr(torch.Tensor, "grad_dtype")
 
 needs_muon = pytest.mark.skipif(not HAS_MUON, reason="torch.optim.Muon does not exist in this version of torch")
