@@ -12,6 +12,8 @@ from torch.nn.parameter import is_lazy
 from . import _options, _sharding
 from ._unfolding import effective_order
 
+USE_FSDP2 = "use FSDP2, torch.distributed.fsdp.fully_shard, instead"
+
 
 def labels(number: int, group: Mapping[str, Any]) -> list[str]:
     """How errors call the parameters of a group: by name, or else by position."""
@@ -64,8 +66,12 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
         if getattr(param, "_fsdp_flattened", False):
             raise ValueError(
                 f"[tensorion.Tensorion] parameter {index} of group {number} is part of a flat parameter of "
-                "FullyShardedDataParallel, which keeps no tensor's shape: use FSDP2, "
-                "torch.distributed.fsdp.fully_shard, instead"
+                f"FullyShardedDataParallel, which keeps no tensor's shape: {USE_FSDP2}"
+            )
+        if hasattr(param, "ds_id"):  # as DeepSpeed marks the parameters that it has partitioned
+            raise ValueError(
+                f"[tensorion.Tensorion] parameter {index} of group {number} is partitioned by DeepSpeed's ZeRO stage "
+                f"3, which keeps no tensor's shape: {USE_FSDP2}"
             )
         if param.is_nested:
             raise ValueError(
@@ -168,6 +174,11 @@ def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str,
     if options["algorithm"] != "tensorion" or torch.compiler.is_compiling():
         return
     for index, param in enumerate(group["params"]):
+        if param.dim() == 1:
+            raise ValueError(
+                f"[tensorion.Tensorion] {labels(number, group)[index]} has lost its shape since the optimizer was "
+                f"made, as DeepSpeed's ZeRO stages 1 and 2 flatten parameters: {USE_FSDP2}"
+            )
         if _misfit(tuple(param.shape), options["unfolding"], options["adjust_lr_fn"]):
             _check_unfolding(param, labels(number, group)[index], options)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _state
+from . import _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _share, _state
 
 
 class Tensorion(Optimizer):
@@ -96,6 +96,7 @@ class Tensorion(Optimizer):
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
         super().__init__(params, defaults)
+        _share.warn_if_small(self.param_groups)
 
     @property
     def skipped_steps(self) -> int:

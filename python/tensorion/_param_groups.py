@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import is_lazy
 
-from . import _arguments
+from . import _arguments, _share
 from ._optimizer import Tensorion
 from ._unfolding import effective_order
 
@@ -109,7 +109,8 @@ def describe(optimizer: Tensorion) -> str:
     """A table of all parameters of the optimizer: what updates each of them, why, and how.
 
     For Tensorion's own, `unfolding` names the modes that become the rows, `matrix` is the size of the
-    unfolded momentum, and `scale` the factor of the learning rate that follows from it.
+    unfolded momentum, and `scale` the factor of the learning rate that follows from it. The last line says which
+    share of the elements each algorithm updates.
     """
     if not isinstance(optimizer, Tensorion):
         raise TypeError(f"[tensorion.describe] expected a Tensorion, got {type(optimizer).__name__}")
@@ -124,7 +125,7 @@ def describe(optimizer: Tensorion) -> str:
             rows.append((str(number), name, shape, group["algorithm"], why, *plan, lr))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(line.rstrip() for line in [*lines, _share.summary(optimizer.param_groups)])
 
 
 def _plan(group: dict[str, Any], param: Tensor) -> tuple[str, str, str]:
