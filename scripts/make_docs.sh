@@ -9,6 +9,10 @@ if [ ! -e build-docs/ready ] || [ scripts/requirements-docs.txt -nt build-docs/r
   touch build-docs/ready
 fi
 
+for page in docs/*.md; do
+  grep -q ": $(basename "$page")\$" mkdocs.yml || { echo "$page is not in the nav of mkdocs.yml" >&2; exit 1; }
+done
+
 # The pages of docs/ as they are, with README.md as the first one. Links to other files of the tree lead to the
 # repository.
 pages=build-docs/pages
