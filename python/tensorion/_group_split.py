@@ -174,7 +174,8 @@ def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str,
     if options["algorithm"] != "tensorion" or torch.compiler.is_compiling():
         return
     for index, param in enumerate(group["params"]):
-        if param.dim() == 1:
+        # It was given to Tensorion for its order, which it no longer has.
+        if param.dim() == 1 and "why" in group and options["min_order"] > 1:
             raise ValueError(
                 f"[tensorion.Tensorion] {labels(number, group)[index]} has lost its shape since the optimizer was "
                 f"made, as DeepSpeed's ZeRO stages 1 and 2 flatten parameters: {USE_FSDP2}"

@@ -48,6 +48,13 @@ def test_partitions_of_deepspeed_are_refused():
         Tensorion(params)
 
 
+def test_vectors_may_be_given_to_tensorion():
+    (vector,) = parameters((5,))
+    vector.grad = torch.ones(5)
+    Tensorion([vector], min_order=1).step()
+    assert not torch.equal(vector.detach(), torch.ones(5))
+
+
 def test_parameters_that_are_flattened_later_are_refused():
     """As DeepSpeed's ZeRO stages 1 and 2 replace them."""
     optimizer = Tensorion(parameters((4, 3, 3)))
