@@ -1,6 +1,10 @@
 # make build   everything, from nothing: .venv with the package, the program at .venv/bin/tensorion
 # make test    all tests; make test-portable: the numerical ones as if on other CPUs, and with up to 8 threads
 # make test-torch TORCH=2.15.0   the package's tests with another version of torch
+# make wheels TORCH="2.13.0 2.15.0"   one wheel for these, and a source distribution, in dist; make test-wheels: both
+#              installed and tried with each version
+# make recipes the recipes of docs/recipes.md with the frameworks that they are for (some 6 GB, in build-recipes)
+# make docs    the documentation as a web site, in build-docs/site
 # make demo    a look at what it does
 # make bench   side by side with other libraries; make bench-parts: where the time of a step goes
 # make lint    style and static checks
@@ -16,7 +20,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build test test-portable test-torch demo bench bench-parts lint asan tsan fuzz format clean
+.PHONY: build test test-portable test-torch wheels test-wheels recipes docs demo bench bench-parts lint asan tsan fuzz format clean
 
 PYTHON ?= python3
 export PYTHON
@@ -61,6 +65,22 @@ test-torch:
 	@test -n "$(TORCH)" || { echo 'Name a version of torch: make test-torch TORCH=2.15.0' >&2; exit 2; }
 	scripts/setup.sh
 	scripts/test_torch.sh $(TORCH)
+
+wheels:
+	@test -n "$(TORCH)" || { echo 'Name versions of torch: make wheels TORCH="2.13.0 2.15.0"' >&2; exit 2; }
+	scripts/setup.sh
+	scripts/make_wheels.sh $(TORCH)
+
+test-wheels:
+	@test -n "$(TORCH)" || { echo 'Name versions of torch: make test-wheels TORCH="2.13.0 2.15.0"' >&2; exit 2; }
+	scripts/test_wheels.sh $(TORCH)
+
+recipes:
+	scripts/setup.sh
+	scripts/test_recipes.sh
+
+docs:
+	scripts/make_docs.sh
 
 # Four optimizers on a small ResNet and Fashion-MNIST, side by side: some five minutes on two cores. Learning rates:
 # docs/training.md. Without the data, the Laplacian in tensor-train form instead, which needs none.

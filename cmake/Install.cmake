@@ -1,7 +1,7 @@
 # The CMake package: find_package(Tensorion) gives Tensorion::tensorion.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tensorion)
-configure_package_config_file(cmake/TensorionConfig.cmake.in TensorionConfig.cmake
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/TensorionConfig.cmake.in TensorionConfig.cmake
   INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
 write_basic_package_version_file(TensorionConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/TensorionConfig.cmake

@@ -1,25 +1,49 @@
-# Finds the libtorch that the active Python's torch package ships, unless
-# CMAKE_PREFIX_PATH or Torch_DIR already names one.
-if(NOT Torch_DIR)
+# Finds the libtorch that the active Python's torch package ships, unless the project around this one has found Torch
+# already, or CMAKE_PREFIX_PATH or Torch_DIR names one. Defines the target tensorion_torch, which the library links.
+if(NOT Torch_DIR AND NOT TARGET torch)
   find_package(Python3 COMPONENTS Interpreter QUIET)
   if(Python3_FOUND)
-    execute_process(
-      COMMAND ${Python3_EXECUTABLE} -c "import torch; print(torch.utils.cmake_prefix_path)"
-      OUTPUT_VARIABLE tensorion_torch_prefix
-      OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-    list(APPEND CMAKE_PREFIX_PATH ${tensorion_torch_prefix})
+    # pip builds in an environment of its own, which it sets up by PYTHONPATH: -E looks past that, for the torch that
+    # the package will run with. Torch is not imported: that takes seconds, and the libraries of its device.
+    set(find_torch "import importlib.util; print(*importlib.util.find_spec('torch').submodule_search_locations)")
+    foreach(flags "" -E)
+      execute_process(
+        COMMAND ${Python3_EXECUTABLE} ${flags} -c "${find_torch}"
+        OUTPUT_VARIABLE tensorion_torch_prefix RESULT_VARIABLE result
+        OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+      if(result EQUAL 0)
+        list(APPEND CMAKE_PREFIX_PATH ${tensorion_torch_prefix}/share/cmake)
+        break()
+      endif()
+    endforeach()
   endif()
 endif()
 # A CUDA build of torch asks for the CUDA toolkit unless this target exists; only CUDA sources need
 # it, and there are none here.
-add_library(torch::cudart INTERFACE IMPORTED)
-# Torch's own config warns about optional CUDA-era libraries that nothing here needs.
-find_package(Torch CONFIG)
-if(NOT Torch_FOUND)
-  message(FATAL_ERROR
-    "Tensorion builds against an installed torch, and none was found by ${Python3_EXECUTABLE}. Install "
-    "torch into that Python (with pip, build by `pip install --no-build-isolation`), or set "
-    "Python3_EXECUTABLE or CMAKE_PREFIX_PATH.")
+if(NOT TARGET torch::cudart)
+  add_library(torch::cudart INTERFACE IMPORTED GLOBAL)
+endif()
+if(NOT TARGET torch)
+  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # a project around this one links torch too
+  # Torch's own config warns about optional CUDA-era libraries that nothing here needs.
+  find_package(Torch CONFIG)
+  unset(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL)
+  if(NOT Torch_FOUND)
+    message(FATAL_ERROR
+      "Tensorion builds against an installed torch, and none was found by ${Python3_EXECUTABLE}. Install "
+      "torch into that Python first, or set Python3_EXECUTABLE or CMAKE_PREFIX_PATH.")
+  endif()
+endif()
+if(Torch_VERSION VERSION_LESS 2.7)
+  message(FATAL_ERROR "Tensorion needs torch 2.7 or later, got ${Torch_VERSION} in ${Torch_DIR}.")
 endif()
 get_filename_component(TENSORION_TORCH_LIBRARY_DIR ${TORCH_LIBRARY} DIRECTORY)
 message(STATUS "Tensorion: torch ${Torch_VERSION} in ${TENSORION_TORCH_LIBRARY_DIR}")
+
+# Torch's headers and the libraries that every build of torch has. Devices are reached through torch's dispatcher, so
+# what is built here loads in CPU and in CUDA builds of the same version.
+add_library(tensorion_torch INTERFACE)
+target_include_directories(tensorion_torch SYSTEM INTERFACE $<TARGET_PROPERTY:torch,INTERFACE_INCLUDE_DIRECTORIES>)
+target_compile_definitions(tensorion_torch INTERFACE $<TARGET_PROPERTY:torch,INTERFACE_COMPILE_DEFINITIONS>)
+target_compile_options(tensorion_torch INTERFACE $<TARGET_PROPERTY:torch,INTERFACE_COMPILE_OPTIONS>)
+target_link_libraries(tensorion_torch INTERFACE torch_cpu c10)

@@ -22,7 +22,7 @@ Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t s
   auto milestones = options.milestones;
   if (milestones.empty()) milestones = {(epochs + 1) / 2, (epochs * 3 + 3) / 4};
   for (auto& milestone : milestones) milestone *= steps_per_epoch;
-  const auto multistep_schedule = multistep(milestones, options.gamma);  // checks its options in any case
+  auto multistep_schedule = multistep(milestones, options.gamma);  // checks its options in any case
 
   const int64_t steps = epochs * steps_per_epoch;
   if (options.name == "multistep") return multistep_schedule;

@@ -15,7 +15,7 @@ from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
 __version__ = version("tensorion")
 
 #: What CMake's CMAKE_PREFIX_PATH needs to find the C++ library: `find_package(Tensorion)`.
-cmake_prefix_path = str(_library.PACKAGE)
+cmake_prefix_path = str(_library.PREFIX)
 
 __all__ = [
     "LmoResult",

@@ -11,6 +11,8 @@ from torch.nn.parameter import is_lazy
 
 from . import _options, _sharding
 
+USE_FSDP2 = "use FSDP2, torch.distributed.fsdp.fully_shard, instead"
+
 
 def labels(number: int, group: Mapping[str, Any]) -> list[str]:
     """How errors call the parameters of a group: by name, or else by position."""
@@ -63,8 +65,12 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
         if getattr(param, "_fsdp_flattened", False):
             raise ValueError(
                 f"[tensorion.Tensorion] parameter {index} of group {number} is part of a flat parameter of "
-                "FullyShardedDataParallel, which keeps no tensor's shape: use FSDP2, "
-                "torch.distributed.fsdp.fully_shard, instead"
+                f"FullyShardedDataParallel, which keeps no tensor's shape: {USE_FSDP2}"
+            )
+        if hasattr(param, "ds_id"):  # as DeepSpeed marks the parameters that it has partitioned
+            raise ValueError(
+                f"[tensorion.Tensorion] parameter {index} of group {number} is partitioned by DeepSpeed's ZeRO stage "
+                f"3, which keeps no tensor's shape: {USE_FSDP2}"
             )
         if param.is_nested:
             raise ValueError(
@@ -194,6 +200,12 @@ def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str,
         return
     known = _shape_options(options)
     for index, param in enumerate(group["params"]):
+        # It was given to Tensorion for its order, which it no longer has.
+        if param.dim() == 1 and "why" in group and options["min_order"] > 1:
+            raise ValueError(
+                f"[tensorion.Tensorion] {labels(number, group)[index]} has lost its shape since the optimizer was "
+                f"made, as DeepSpeed's ZeRO stages 1 and 2 flatten parameters: {USE_FSDP2}"
+            )
         if _misfit(tuple(param.shape), *known):
             _check_unfolding(param, labels(number, group)[index], options)
 

@@ -9,7 +9,18 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT, StateDict
 
-from . import _amp, _arguments, _distributed_step, _group_split, _options, _preflight, _sharding, _slices, _state
+from . import (
+    _amp,
+    _arguments,
+    _distributed_step,
+    _group_split,
+    _options,
+    _preflight,
+    _sharding,
+    _share,
+    _slices,
+    _state,
+)
 
 
 class Tensorion(Optimizer):
@@ -110,6 +121,7 @@ class Tensorion(Optimizer):
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
         super().__init__(params, defaults)
+        _share.warn_if_small(self.param_groups)
 
     @property
     def skipped_steps(self) -> int:

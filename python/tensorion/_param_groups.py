@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.parameter import is_lazy
 
-from . import _arguments, _slices
+from . import _arguments, _share, _slices
 from ._optimizer import Tensorion
 from ._unfolding import drop_ones, effective_order
 
@@ -134,7 +134,8 @@ def describe(optimizer: Tensorion) -> str:
     """A table of all parameters of the optimizer: what updates each of them, why, and how.
 
     For Tensorion's own, `unfolding` names the modes that become the rows, `matrix` is the size of the
-    unfolded momentum, and `scale` the factor of the learning rate that follows from it.
+    unfolded momentum, and `scale` the factor of the learning rate that follows from it. The last line says which
+    share of the elements each algorithm updates.
     """
     if not isinstance(optimizer, Tensorion):
         raise TypeError(f"[tensorion.describe] expected a Tensorion, got {type(optimizer).__name__}")
@@ -149,7 +150,7 @@ def describe(optimizer: Tensorion) -> str:
             rows.append((str(number), name, shape, group["algorithm"], why, *plan, lr))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join(line.rstrip() for line in [*lines, _share.summary(optimizer.param_groups)])
 
 
 def _why(group: dict[str, Any], param: Tensor) -> str:

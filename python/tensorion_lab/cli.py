@@ -19,9 +19,10 @@ def main() -> None:
     program = Path(spec.origin).parent / "bin" / "tensorion" if spec and spec.origin else None
     if program is None or not program.is_file():
         sys.exit(
-            "[tensorion] the program was left out when this package was built: install CLI11, "
-            "nlohmann-json, toml++, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev libtomlplusplus-dev "
-            "libjpeg-dev zlib1g-dev), then install the package again."
+            "[tensorion] this package was installed without the program. Build both from the source tree: install "
+            "CLI11, nlohmann-json, toml++, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev "
+            "libtomlplusplus-dev libjpeg-dev zlib1g-dev), then "
+            "`pip install --config-settings=cmake.define.TENSORION_LAB=ON .`"
         )
     os.environ["TENSORION_PYTHON"] = sys.executable  # the program draws its figures with it
     os.execv(program, [str(program), *sys.argv[1:]])

@@ -84,13 +84,14 @@ def assert_all_solved_once(solved, name):
     assert sorted(shape for shapes in solved for shape in shapes) == sorted(expected)
 
 
-def train_network(model, rank=0, world_size=1, *, process_group=None, clip=None):
+def train_network(model, rank=0, world_size=1, *, process_group=None, clip=None, scale=1.0):
     """Five steps on the rank's part of the pictures; by default as one process does it."""
     optimizer = Tensorion(model.parameters(), lr=0.02, process_group=process_group)
     x, y = images()
     for _ in range(5):
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x[rank::world_size]), y[rank::world_size]).backward()
+        loss = nn.functional.cross_entropy(model(x[rank::world_size]), y[rank::world_size])
+        (scale * loss).backward()
         if clip is not None:
             nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()

@@ -53,8 +53,8 @@ CASES = {
         ValueError,
         "expected a state dict with 'state' and 'param_groups', got one with ['bias', 'weight']",
     ),
-    "state of Muon": (
-        loaded(lambda state: torch.optim.Muon([nn.Parameter(torch.ones(4, 6))]).state_dict()),
+    "state of another optimizer": (
+        loaded(lambda state: torch.optim.SGD([nn.Parameter(torch.ones(4, 6))]).state_dict()),
         ValueError,
         "expected the state of 2 param groups, got 1",
     ),

@@ -21,6 +21,7 @@ from support import assert_same, conv_net, gaussian
 from torch import nn
 from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch_versions import loss_scale
 
 from tensorion import Tensorion, _distributed_step
 
@@ -75,9 +76,9 @@ def test_sharded_tensors(run, kind, world_size):
 def fsdp_training(rank, world_size, offload):
     model = conv_net()
     policy = {"offload_policy": CPUOffloadPolicy(pin_memory=False)} if offload else {}
-    fully_shard(model[2], **policy)
-    fully_shard(model, **policy)
-    return whole(train_network(model, rank, world_size, clip=1.0))
+    for module in (model[2], model):
+        fully_shard(module, **policy)
+    return whole(train_network(model, rank, world_size, clip=1.0, scale=loss_scale(world_size)))
 
 
 @pytest.mark.parametrize("offload", [False, True])

@@ -6,6 +6,7 @@ import pytest
 import torch
 from support import assert_same, copies, gaussian, parameters, set_gradients
 from torch import nn
+from torch_versions import needs_muon
 
 from tensorion import Tensorion
 
@@ -77,6 +78,7 @@ def test_matrices_get_plain_muon(nesterov):
         torch.testing.assert_close(param.detach(), expected, atol=1e-5, rtol=0)
 
 
+@needs_muon
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_matrices_get_torchs_muon(nesterov):
     # torch keeps (1 - momentum) times our momentum, by lerp, which the polar factor does not see. In bf16 its

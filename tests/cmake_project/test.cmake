@@ -1,7 +1,8 @@
 # Installs the build tree BUILD into a new prefix below WORK, then makes and runs the project beside
 # this file and that in the folder EXAMPLE with what was installed there and the torch in TORCH_DIR.
 #
-#   cmake -DBUILD=... -DWORK=... -DEXAMPLE=... -DTORCH_DIR=... -DGENERATOR=... -DCXX=... -P test.cmake
+#   cmake -DBUILD=... -DPACKAGE_DIR=... -DINCLUDE_DIR=... -DWORK=... -DEXAMPLE=... -DTORCH_DIR=... -DGENERATOR=...
+#         -DCXX=... -P test.cmake
 file(REMOVE_RECURSE ${WORK})
 function(run)
   execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
@@ -9,7 +10,7 @@ endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
 set(configure ${CMAKE_COMMAND} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${CXX}
-  -DTensorion_DIR=${WORK}/prefix/lib/cmake/Tensorion)
+  -DTensorion_DIR=${WORK}/prefix/${PACKAGE_DIR})
 run(${configure} -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK}/build -DTorch_DIR=${TORCH_DIR})
 run(${CMAKE_COMMAND} --build ${WORK}/build)
 run(${WORK}/build/consumer)
@@ -21,14 +22,14 @@ if(EXISTS ${WORK}/prefix/bin/tensorion)
 endif()
 
 # Only public headers are installed.
-file(GLOB_RECURSE installed RELATIVE ${WORK}/prefix/include/tensorion ${WORK}/prefix/include/tensorion/*)
+file(GLOB_RECURSE installed RELATIVE ${WORK}/prefix/${INCLUDE_DIR}/tensorion ${WORK}/prefix/${INCLUDE_DIR}/tensorion/*)
 list(SORT installed)
 set(public coefficients.h fallback.h lmo.h norms.h optimizer.h polar.h schedule.h scratch.h step.h unfolding.h)
 if(NOT installed STREQUAL public)
   message(FATAL_ERROR "expected the public headers ${public} to be installed, got ${installed}")
 endif()
 file(WRITE ${WORK}/internal.cpp "#include <tensorion/polar/gram_matrix.h>\n")
-execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only -I${WORK}/prefix/include ${WORK}/internal.cpp
+execute_process(COMMAND ${CXX} -std=c++20 -fsyntax-only -I${WORK}/prefix/${INCLUDE_DIR} ${WORK}/internal.cpp
   RESULT_VARIABLE result OUTPUT_QUIET ERROR_VARIABLE message)
 if(result EQUAL 0 OR NOT message MATCHES "tensorion/polar/gram_matrix\\.h: No such file")
   message(FATAL_ERROR "an internal header should not be found, got ${result}: ${message}")

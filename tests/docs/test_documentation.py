@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# docs/recipes.md needs frameworks that are not installed here: tests/recipes runs it.
+DOCUMENTS = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {ROOT / "docs" / "recipes.md"})]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -48,7 +49,7 @@ def test_console(document, line, text):
 
 @pytest.mark.parametrize(("document", "line", "text"), parameters("cpp") + parameters("cmake"))
 def test_is_part_of_a_file_that_is_built(document, line, text):
-    built = [*ROOT.glob("tests/cmake_project/*"), *ROOT.glob("examples/**/*")]
+    built = [*ROOT.glob("tests/cmake_project/*"), *ROOT.glob("tests/subproject/*"), *ROOT.glob("examples/**/*")]
     assert any(text in path.read_text() for path in built if path.is_file()), (
-        f"the block at {document}:{line} is in no file of tests/cmake_project or examples"
+        f"the block at {document}:{line} is in no file of tests/cmake_project, tests/subproject or examples"
     )

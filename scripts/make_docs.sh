@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Builds the documentation into build-docs/site. A warning, such as a link that leads nowhere, is an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+venv=build-docs/venv
+if [ ! -e build-docs/ready ] || [ scripts/requirements-docs.txt -nt build-docs/ready ]; then
+  "${PYTHON:-python3}" -m venv --clear "$venv"
+  "$venv/bin/pip" install -qq -r scripts/requirements-docs.txt
+  touch build-docs/ready
+fi
+
+for page in docs/*.md; do
+  grep -q ": $(basename "$page")\$" mkdocs.yml || { echo "$page is not in the nav of mkdocs.yml" >&2; exit 1; }
+done
+
+# The pages of docs/ as they are, with README.md as the first one. Links to other files of the tree lead to the
+# repository.
+pages=build-docs/pages
+rm -rf "$pages"
+cp -r docs "$pages"
+cp mkdocs/*.md "$pages/"
+cp CHANGELOG.md "$pages/changelog.md"
+url=$(sed -n 's/^repo_url: *//p' mkdocs.yml)
+sed -E "s#\]\(docs/([a-z_]+\.md)#](\1#g; s#\]\((examples|results|tests|benchmarks|CONTRIBUTING\.md|LICENSE|SECURITY\.md|CITATION\.cff)#]($url/blob/main/\1#g" \
+  README.md >"$pages/index.md"
+sed -E -i "s#\]\(\.\./#]($url/blob/main/#g" "$pages"/*.md
+NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true "$venv/bin/mkdocs" build --strict --quiet
+echo "The documentation is in build-docs/site/index.html."
