@@ -89,7 +89,7 @@ LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& o
     const auto quotient = loss.item<double>();
     std::vector<at::Tensor> gradients;
     for (const auto& core : train) gradients.push_back(core.grad());
-    run.diverged = !std::isfinite(quotient) || first_nonfinite(gradients) >= 0;
+    run.diverged = !std::isfinite(quotient) || any_nonfinite(gradients).item<float>() != 0;
     take_time();
     if (run.diverged) break;
     if (step % interval == 0 || step == options.steps) {

@@ -164,6 +164,10 @@ std::vector<double> named_coefficients(const std::string& name) {
   return tensorion::flatten(tensorion::named_coefficients(name));
 }
 
+std::vector<double> polar_express_schedule(int64_t steps) {
+  return tensorion::flatten(tensorion::polar_express_schedule(steps));
+}
+
 using Lmo = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 // x, which modes are rows, value, upper, solved.
@@ -337,6 +341,7 @@ TORCH_LIBRARY(tensorion, m) {
         fallback_reason);
 
   m.def("named_coefficients(str name) -> float[]", named_coefficients);
+  m.def("polar_express_schedule(int steps) -> float[]", polar_express_schedule);
   m.def(
       "polar(Tensor matrix, str method, float[]? ns_coefficients=None, int? ns_steps=None) -> Tensor");
   m.def(
