@@ -45,7 +45,7 @@ def check(device: torch.device) -> dict[str, float]:
     grad = workloads.momentum((32, 16, 3, 3), "power_law", 1)
     ends = []
     for place in (device, torch.device("cpu")):
-        param = nn.Parameter(start.to(place))
+        param = nn.Parameter(start.to(place, copy=True))
         param.grad = grad.to(place)
         tensorion.Tensorion([param], lr=0.1, weight_decay=0.0).step()
         ends.append(param.detach().cpu())

@@ -39,8 +39,8 @@ class UnfoldingStrategy {
   std::optional<Modes> modes_;
 };
 
-// What "online" chose for each tensor, so that it can be kept for some steps: 0-dim tensors with the number of
-// the unfolding in the list `unfoldings(shape)`, on the tensors' devices; of a parameter that consists of
+// What "online" chose for each tensor, so that it can be kept for some steps: 0-dim tensors with the number
+// of the unfolding in the list `unfoldings(shape)`, on the tensors' devices; of a parameter that consists of
 // slices, one number for each. They are written if `decide`, else read. With none of them every call decides
 // by itself.
 struct UnfoldingChoices {

@@ -22,38 +22,38 @@ namespace tensorion {
 // Every option, once: its type, name, default and range, then the member of StepOptions that takes it, if one
 // does. The setters and getters of TensorionOptions, the checks, the saved format and the arguments of the
 // Python package's operators all come from this table; python/tensorion/_options.py is its twin.
-#define TENSORION_OPTIONS(OPTION)                                                                    \
-  OPTION(double, lr, 1e-3, not_negative, lr)                                                         \
-  OPTION(double, momentum, 0.95, below_one, momentum)                                                \
-  OPTION(bool, nesterov, false, anything, nesterov)                                                  \
-  OPTION(double, weight_decay, 0.01, not_negative, weight_decay)                                     \
-  /* "balanced", "online" or Modes */                                                                \
-  OPTION(UnfoldingStrategy, unfolding, "balanced", anything, unfolding)                              \
-  /* "online" decides anew every so many steps */                                                    \
-  OPTION(int64_t, online_interval, 1, at_least_one)                                                  \
-  /* Slicing checks these two */                                                                     \
-  OPTION(Modes, batch_modes, Modes(), anything, slicing.batch_modes)                                 \
-  OPTION(std::vector<int64_t>, split_sizes, std::vector<int64_t>(), anything, slicing.split_sizes)   \
-  /* PolarOptions checks these three */                                                              \
-  OPTION(std::string, polar, "auto", anything, polar.method)                                         \
+#define TENSORION_OPTIONS(OPTION)                                                                     \
+  OPTION(double, lr, 1e-3, not_negative, lr)                                                          \
+  OPTION(double, momentum, 0.95, below_one, momentum)                                                 \
+  OPTION(bool, nesterov, false, anything, nesterov)                                                   \
+  OPTION(double, weight_decay, 0.01, not_negative, weight_decay)                                      \
+  /* "balanced", "online" or Modes */                                                                 \
+  OPTION(UnfoldingStrategy, unfolding, "balanced", anything, unfolding)                               \
+  /* "online" decides anew every so many steps */                                                     \
+  OPTION(int64_t, online_interval, 1, at_least_one)                                                   \
+  /* Slicing checks these two */                                                                      \
+  OPTION(Modes, batch_modes, Modes(), anything, slicing.batch_modes)                                  \
+  OPTION(std::vector<int64_t>, split_sizes, std::vector<int64_t>(), anything, slicing.split_sizes)    \
+  /* PolarOptions checks these three */                                                               \
+  OPTION(std::string, polar, "auto", anything, polar.method)                                          \
   OPTION(std::optional<Coefficients>, ns_coefficients, std::nullopt, anything, polar.ns_coefficients) \
-  OPTION(std::optional<int64_t>, ns_steps, std::nullopt, anything, polar.ns_steps)                   \
-  /* the names that adjusted_scale knows */                                                          \
-  OPTION(std::string, adjust_lr_fn, "match_rms_adamw", anything, adjust_lr_fn)                       \
-  OPTION(int64_t, min_order, 3, at_least_one)                                                        \
-  /* nothing: a parameter that is not Tensorion's is an error */                                     \
-  OPTION(std::optional<std::string>, fallback, "adamw", one_of("adamw", "sgd"))                      \
-  /* nothing: as lr */                                                                               \
-  OPTION(std::optional<double>, fallback_lr, std::nullopt, not_negative)                             \
-  /* nothing: as weight_decay */                                                                     \
-  OPTION(std::optional<double>, fallback_weight_decay, std::nullopt, not_negative)                   \
-  OPTION(Betas, fallback_betas, Betas(0.9, 0.999), below_one)                                        \
-  OPTION(double, fallback_eps, 1e-8, not_negative)                                                   \
-  OPTION(double, fallback_momentum, 0.9, below_one)                                                  \
-  /* what a gradient that is not finite does */                                                      \
-  OPTION(std::string, nonfinite, "error", one_of("error", "skip", "ignore"))                         \
-  OPTION(bool, maximize, false, anything, maximize)                                                  \
-  /* empty in options that the user makes, where the order of each tensor decides */                 \
+  OPTION(std::optional<int64_t>, ns_steps, std::nullopt, anything, polar.ns_steps)                    \
+  /* the names that adjusted_scale knows */                                                           \
+  OPTION(std::string, adjust_lr_fn, "match_rms_adamw", anything, adjust_lr_fn)                        \
+  OPTION(int64_t, min_order, 3, at_least_one)                                                         \
+  /* nothing: a parameter that is not Tensorion's is an error */                                      \
+  OPTION(std::optional<std::string>, fallback, "adamw", one_of("adamw", "sgd"))                       \
+  /* nothing: as lr */                                                                                \
+  OPTION(std::optional<double>, fallback_lr, std::nullopt, not_negative)                              \
+  /* nothing: as weight_decay */                                                                      \
+  OPTION(std::optional<double>, fallback_weight_decay, std::nullopt, not_negative)                    \
+  OPTION(Betas, fallback_betas, Betas(0.9, 0.999), below_one)                                         \
+  OPTION(double, fallback_eps, 1e-8, not_negative)                                                    \
+  OPTION(double, fallback_momentum, 0.9, below_one)                                                   \
+  /* what a gradient that is not finite does */                                                       \
+  OPTION(std::string, nonfinite, "error", one_of("error", "skip", "ignore"))                          \
+  OPTION(bool, maximize, false, anything, maximize)                                                   \
+  /* empty in options that the user makes, where the order of each tensor decides */                  \
   OPTION(std::string, algorithm, "", one_of("", "tensorion", "adamw", "sgd"))
 
 struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<TensorionOptions> {

@@ -20,9 +20,9 @@ struct PolarOptions {
   std::string method = "auto";
   // The rows of "newton_schulz". If there are none: on CPUs "muon"; elsewhere the rows of Polar Express that
   // suit the number of steps best, after a normalization that is closer than Muon's (docs/math.md).
-  std::optional<Coefficients> ns_coefficients;
+  std::optional<Coefficients> ns_coefficients = std::nullopt;
   // If not given: 5, or on accelerators 6 if there are no coefficients either.
-  std::optional<int64_t> ns_steps;
+  std::optional<int64_t> ns_steps = std::nullopt;
 
   // Throws if an option is out of range.
   void check() const;

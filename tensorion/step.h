@@ -46,8 +46,9 @@ struct StepOptions {
 double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn);
 
 // Updates params and momenta in place. The lists are of equal length, as are the shapes at each index. The
-// slices of a parameter are updated as parameters of their own would be. Gradients that are not finite give parameters that are NaN: see `first_nonfinite`. Tensors on accelerators
-// are updated in batches, and with polar = "auto" or "newton_schulz" without a read from the device.
+// slices of a parameter are updated as parameters of their own would be. Gradients that are not finite give
+// parameters that are NaN: see `first_nonfinite`. Tensors on accelerators are updated in batches, and with
+// polar = "auto" or "newton_schulz" without a read from the device.
 void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, const StepOptions& options,
           const UnfoldingChoices& choices = {});
 
@@ -69,7 +70,8 @@ double solving_cost(at::IntArrayRef shape, const UnfoldingStrategy& unfolding);
 // of the first tensor.
 at::Tensor first_nonfinite(at::TensorList tensors);
 
-// 1.0 if a tensor holds a NaN or an infinity, else 0.0: a 0-dim float tensor on the device of the first tensor.
+// 1.0 if a tensor holds a NaN or an infinity, else 0.0: a 0-dim float tensor on the device of the first
+// tensor.
 at::Tensor any_nonfinite(at::TensorList tensors);
 
 }  // namespace tensorion

@@ -1,6 +1,6 @@
 #include "tensorion/polar/newton_schulz.h"
-#include "tensorion/polar/newton_schulz_batch.h"
 
+#include "tensorion/polar/newton_schulz_batch.h"
 #include "tests/support.h"
 
 namespace tensorion {

@@ -309,8 +309,9 @@ TEST(Optimizer, StepsOnADeviceReadNothing) {
         for (const auto& param : parameters()) {
           if (param.dim() > 2) params.push_back(at::empty_like(param, at::TensorOptions(at::kMeta)));
         }
-        Tensorion optimizer(params, TensorionOptions(0.1).nonfinite(nonfinite).unfolding(unfolding).online_interval(
-                                        interval));
+        Tensorion optimizer(
+            params,
+            TensorionOptions(0.1).nonfinite(nonfinite).unfolding(unfolding).online_interval(interval));
         for (int k = 0; k < 3; ++k) {
           for (auto& param : params) param.mutable_grad() = at::empty_like(param);
           EXPECT_NO_THROW(optimizer.step());

@@ -197,8 +197,8 @@ void add_compare(CLI::App& program) {
   add_comparison_flags(*command, *options);
   command->callback([command, options] {
     if (!options->flags.config.file.empty()) apply_config(*command, options->flags.config.file);
-    TORCH_CHECK_VALUE(command->get_option("--scale")->empty() || !options->preset_name.empty(),
-                      "--scale needs --preset");
+    if (!command->get_option("--scale")->empty() && options->preset_name.empty())
+      throw CLI::RequiresError("--scale", "--preset");
     const auto& presets = comparison_presets();
     const auto preset = std::find_if(presets.begin(), presets.end(),
                                      [&](const Preset& other) { return other.name == options->preset_name; });

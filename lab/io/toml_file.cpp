@@ -49,6 +49,7 @@ std::string value_text(const ordered_json& value) {
   if (!value.is_structured()) return value.dump();
   std::string text;
   for (const auto& [key, part] : value.items()) {
+    if (part.is_null()) continue;  // TOML has no such value
     text += text.empty() ? "" : ", ";
     if (value.is_object()) text += key_text(key) + " = ";
     text += value_text(part);

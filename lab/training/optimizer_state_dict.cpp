@@ -89,8 +89,8 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
                             " is missing");
           // Tensorion counts its steps on the CPU, which decides by them.
           const bool on_cpu = field.of == kStep.of && fields.front().of == kMomentum.of;
-          const auto number = at::TensorOptions(at::kFloat).device(on_cpu ? c10::Device(at::kCPU)
-                                                                          : parameter.device());
+          const auto number =
+              at::TensorOptions(at::kFloat).device(on_cpu ? c10::Device(at::kCPU) : parameter.device());
           auto target = field.of == kStep.of        ? at::empty({}, number)
                         : field.of == kUnfolding.of ? at::empty(stored->second.sizes(), number)
                                                     : at::empty_like(parameter);

@@ -147,8 +147,8 @@ std::string fallback_reason(at::IntArrayRef shape, int64_t min_order, at::IntArr
 
 // ---- Polar factors and the LMO
 
-Tensor polar(const Tensor& matrix, const std::string& method, const std::optional<c10::List<double>>& ns_coefficients,
-             std::optional<int64_t> ns_steps) {
+Tensor polar(const Tensor& matrix, const std::string& method,
+             const std::optional<c10::List<double>>& ns_coefficients, std::optional<int64_t> ns_steps) {
   PolarOptions options{method, std::nullopt, ns_steps};
   if (ns_coefficients) options.ns_coefficients = tensorion::unflatten(ns_coefficients->vec());
   return tensorion::polar(matrix, options).contiguous();
@@ -268,9 +268,7 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, double momentum
 
 void directions(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Arguments given(op, *stack);
-  const auto choices = given["choices"].toTensorVector();
-  auto found = tensorion::directions(given["targets"].toTensorVector(), given.step_options(),
-                                     {choices, given["decide"].toBool()});
+  auto found = tensorion::directions(given["targets"].toTensorVector(), given.step_options());
   torch::jit::drop(*stack, given.size());
   torch::jit::push(*stack, std::move(found));
 }
@@ -342,8 +340,7 @@ TORCH_LIBRARY(tensorion, m) {
 
   m.def("named_coefficients(str name) -> float[]", named_coefficients);
   m.def("polar_express_schedule(int steps) -> float[]", polar_express_schedule);
-  m.def(
-      "polar(Tensor matrix, str method, float[]? ns_coefficients=None, int? ns_steps=None) -> Tensor");
+  m.def("polar(Tensor matrix, str method, float[]? ns_coefficients=None, int? ns_steps=None) -> Tensor");
   m.def(
       "lmo(Tensor x, str unfolding, str polar) -> (Tensor x, Tensor rows, Tensor value, Tensor upper, Tensor "
       "solved)");
@@ -356,12 +353,12 @@ TORCH_LIBRARY(tensorion, m) {
 
   m.def(check_options_schema(), torch::CppFunction::makeFromBoxedFunction<&check_options>());
   m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);
-  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, Tensor(c!)[] choices, *, ", step_arguments(),
+  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, Tensor(c!)[] choices, *, ",
+                 step_arguments(),
                  ", bool decide=True, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()")
             .c_str());
   m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()");
-  m.def(c10::str("directions(Tensor[] targets, Tensor(a!)[] choices, *, ", step_arguments(),
-                 ", bool decide=True) -> Tensor[]").c_str());
+  m.def(c10::str("directions(Tensor[] targets, *, ", step_arguments(), ") -> Tensor[]").c_str());
   m.def(
       "apply_directions_(Tensor(a!)[] params, Tensor[] directions, *, float lr, float weight_decay, Tensor? "
       "lr_tensor=None) -> ()");

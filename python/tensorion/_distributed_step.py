@@ -149,7 +149,7 @@ def _solve(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
     """The directions of whole targets. Those of a param group are found side by side."""
     directions = list(targets)
     for options, members in _by_group(tasks):
-        found = torch.ops.tensorion.directions([targets[i] for i in members], [], **_options.arguments(options))
+        found = torch.ops.tensorion.directions([targets[i] for i in members], **_options.arguments(options))
         for i, x in zip(members, found, strict=True):
             directions[i] = x
     return directions

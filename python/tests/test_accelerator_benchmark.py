@@ -8,7 +8,7 @@ from simulated_device import Device
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
-import accelerator
+import accelerator  # noqa: E402
 
 
 def test_on_the_cpu(tmp_path):

@@ -72,7 +72,7 @@ CASES = {
     ),
     "ns_coefficients has a NaN": (make(ns_coefficients=(1.0, math.nan, 0.0)), ValueError, "must be finite, got nan"),
     "ns_coefficients has an empty row": (make(ns_coefficients=[[]]), ValueError, "3 numbers in each row, got 0 in ()"),
-    "ns_coefficients is None": (make(ns_coefficients=None), TypeError, "a sequence of such rows, got None"),
+    "ns_coefficients is a number": (make(ns_coefficients=3), TypeError, "a sequence of such rows, got 3"),
     "ns_coefficients is a tensor": (
         make(ns_coefficients=torch.ones(3)),
         TypeError,

@@ -69,7 +69,7 @@ def test_scale_does_not_matter(scale, options):
     a = matrix((48, 100), 1.0)
     # Powers of ten are not exact, so entries are rounded before they are scaled back.
     torch.testing.assert_close(
-        polar_on_device(a * scale, **options), polar_on_device(a, **options), atol=4 * 2**-11, rtol=0
+        polar_on_device(a * scale, **options), polar_on_device(a, **options), atol=16 * 2**-11, rtol=0
     )
 
 
@@ -88,7 +88,7 @@ def test_batches_and_either_orientation():
     for i in range(2):
         for j in range(3):
             one = polar_on_device(a[i, j].T.contiguous())
-            torch.testing.assert_close(batched[i, j], one.T, atol=4 * 2**-11, rtol=0)
+            torch.testing.assert_close(batched[i, j], one.T, atol=16 * 2**-11, rtol=0)
 
 
 def test_many_columns_do_not_overflow():
@@ -112,9 +112,16 @@ def test_other_methods_are_those_of_the_cpu(method):
     assert torch.equal(polar_on_device(a[None], method=method), tensorion.polar(a[None], method))
 
 
-@pytest.mark.parametrize(("shape", "steps", "limit"), [
-    ((128, 128), None, 1.2), ((128, 512), None, 0.9), ((64, 640), None, 0.9), ((128, 128), 4, 0.8), ((128, 512), 4, 0.8),
-])
+@pytest.mark.parametrize(
+    ("shape", "steps", "limit"),
+    [
+        ((128, 128), None, 1.2),
+        ((128, 512), None, 0.9),
+        ((64, 640), None, 0.9),
+        ((128, 128), 4, 0.8),
+        ((128, 512), 4, 0.8),
+    ],
+)
 def test_cost_beside_muon(shape, steps, limit):
     m, n = shape
     muon = 5 * (2 * m * m * n + m**3)

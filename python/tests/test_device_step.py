@@ -139,7 +139,13 @@ def test_launches(name, limit, nonfinite):
 @pytest.mark.parametrize("as_tensor", [False, True], ids=["float", "tensor"])
 @pytest.mark.parametrize(
     "options",
-    [{}, {"unfolding": (0,)}, {"unfolding": "online"}, {"unfolding": "online", "online_interval": 3}, {"nesterov": True}],
+    [
+        {},
+        {"unfolding": (0,)},
+        {"unfolding": "online"},
+        {"unfolding": "online", "online_interval": 3},
+        {"nesterov": True},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("nonfinite", ["error", "skip", "ignore"])

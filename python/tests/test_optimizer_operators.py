@@ -140,7 +140,7 @@ def test_step_operators(extra):
         param.requires_grad_()
     opcheck(
         torch.ops.tensorion.step_.default,
-        (params, grads, momenta, [torch.zeros(()), torch.zeros(())]),
+        (params, grads, momenta, [torch.zeros(4), torch.zeros(4)]),
         {**COMMON, **extra, **SOLVING, "momentum": 0.9, "nesterov": True, "unfolding": "online"},
     )
     params, grads, a, b = lists((4, 3), 4)
@@ -157,7 +157,7 @@ def test_operators_of_shared_steps():
     opcheck(torch.ops.tensorion.add_gradients_.default, (params, grads), {"momentum": 0.9, "maximize": True})
     opcheck(
         torch.ops.tensorion.directions.default,
-        (params, []),
+        (params,),
         {**COMMON, **SOLVING, "momentum": 0.9, "nesterov": True, "unfolding": "(1,)"},
     )
 

@@ -19,7 +19,7 @@ def algorithms(optimizer):
 
 def reasons(optimizer):
     """The column `why` of `describe`, by name."""
-    header, *lines = tensorion.describe(optimizer).splitlines()
+    header, *lines, _ = tensorion.describe(optimizer).splitlines()  # a summary ends it
     start, end = header.index("why"), header.index("unfolding")
     return {line.split()[1]: line[start:end].strip() for line in lines}
 

@@ -64,7 +64,8 @@ std::vector<at::Tensor> read_choices(const DirectionBatch& batch, at::TensorList
   return chosen;
 }
 
-void write_choices(const DirectionBatch& batch, const std::vector<at::Tensor>& chosen, at::TensorList choices) {
+void write_choices(const DirectionBatch& batch, const std::vector<at::Tensor>& chosen,
+                   at::TensorList choices) {
   at::Tensor numbers;
   for (size_t c = 0; c < chosen.size(); ++c) {
     const auto own = chosen[c] * unfolding_number(batch.unfoldings[0][c]);
@@ -115,7 +116,8 @@ DirectionPlan plan_directions(at::TensorList tensors, const UnfoldingStrategy& s
 DirectionSolver::DirectionSolver(const DirectionPlan& plan, const PolarOptions& polar, at::Tensor largest)
     : schedule_(newton_schulz_schedule(polar, largest.device().type())), largest_(std::move(largest)) {
   int64_t elements = 0;
-  for (const auto& batch : plan.batches) elements = std::max(elements, matrix_count(batch) * batch.m * batch.n);
+  for (const auto& batch : plan.batches)
+    elements = std::max(elements, matrix_count(batch) * batch.m * batch.n);
   loaded_ = at::empty({elements}, largest_.options());
   scaled_ = at::empty({elements}, largest_.options().dtype(iteration_dtype(schedule_.steps)));
 }
@@ -128,7 +130,7 @@ std::vector<DirectionCandidates> DirectionSolver::solve(const DirectionBatch& ba
   const bool decides = candidates > 1 && choices.decide;
   const bool keeps = candidates > 1 && !choices.decide;
   const auto matrices = loaded_.narrow(0, 0, matrix_count(batch) * batch.m * batch.n)
-                      .view({candidates, count, batch.m, batch.n});
+                            .view({candidates, count, batch.m, batch.n});
   for (int64_t c = 0; c < candidates; ++c) {
     std::vector<at::Tensor> views;
     for (int64_t i = 0; i < count; ++i) views.push_back(folded(batch.unfoldings[i][c], matrices[c][i]));

@@ -12,7 +12,8 @@
 
 namespace tensorion {
 
-// Tensors [first, first + count) of a list, whose unfoldings are matrices of one shape, or transposes of such.
+// Tensors [first, first + count) of a list, whose unfoldings are matrices of one shape, or transposes of
+// such.
 struct DirectionBatch {
   size_t first = 0;
   size_t count = 0;
@@ -38,9 +39,10 @@ DirectionPlan plan_directions(at::TensorList tensors, const UnfoldingStrategy& s
 // Directions that are candidates for the tensors of a batch: all on the unfoldings of one number in
 // DirectionBatch::unfoldings.
 struct DirectionCandidates {
-  std::vector<at::Tensor> x;         // views in the shapes of the tensors
+  std::vector<at::Tensor> x;  // views in the shapes of the tensors
   std::vector<Unfolding> unfoldings;
-  at::Tensor chosen;  // (count): 1 if the tensor's direction is this candidate, else 0; undefined if there is one
+  at::Tensor
+      chosen;  // (count): 1 if the tensor's direction is this candidate, else 0; undefined if there is one
 };
 
 // Solves batches one after the other, by Newton-Schulz.

@@ -44,8 +44,8 @@ Unfolding numbered_unfolding(at::IntArrayRef shape, int64_t number) {
   if (effective_order(shape) < 2) return column_unfolding(shape);
   const auto all = unfoldings(shape);
   TORCH_CHECK_VALUE(number >= 0 && number < static_cast<int64_t>(all.size()),
-                    "[tensorion.lmo] expected the number of one of ", all.size(), " unfoldings of shape ", shape,
-                    ", got ", number);
+                    "[tensorion.lmo] expected the number of one of ", all.size(), " unfoldings of shape ",
+                    shape, ", got ", number);
   return {shape, all[number]};
 }
 

@@ -29,7 +29,8 @@ Scalars scalars_on(const at::Tensor& like, const StepOptions& options) {
   Scalars scalars;
   if (options.found_inf) scalars.go = options.found_inf->to(number).eq(0).to(number);
   if (options.lr_tensor) scalars.lr = options.lr_tensor->to(number);
-  if (scalars.go.defined()) scalars.lr = scalars.lr.defined() ? scalars.lr * scalars.go : scalars.go * options.lr;
+  if (scalars.go.defined())
+    scalars.lr = scalars.lr.defined() ? scalars.lr * scalars.go : scalars.go * options.lr;
   return scalars;
 }
 
@@ -52,15 +53,15 @@ at::Tensor in_memory_order(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() ? x.as_strided({x.numel()}, {1}) : x.reshape({-1});
 }
 
-// y <- y + sign x, but y stays as it is if go is 0, even if x is not finite. The sums go through copies of x, in
-// pieces that fit into the scratch memory.
+// y <- y + sign x, but y stays as it is if go is 0, even if x is not finite. The sums go through copies of x,
+// in pieces that fit into the scratch memory.
 void add_if_(at::TensorList y, at::TensorList x, double sign, const at::Tensor& go) {
   const auto skipped = go.eq(0);
   for (size_t first = 0, last = 0; first < x.size(); first = last) {
     std::vector<at::Tensor> flat, pieces;
     std::vector<int64_t> sizes;
-    for (int64_t elements = 0; last < x.size() && (last == first || elements + x[last].numel() <= kMinDeviceScratch);
-         ++last) {
+    for (int64_t elements = 0;
+         last < x.size() && (last == first || elements + x[last].numel() <= kMinDeviceScratch); ++last) {
       elements += x[last].numel();
       sizes.push_back(x[last].numel());
       flat.push_back(in_memory_order(x[last]));
@@ -68,19 +69,20 @@ void add_if_(at::TensorList y, at::TensorList x, double sign, const at::Tensor& 
     const auto copies = at::cat(flat).masked_fill_(skipped, 0).split_with_sizes(sizes);
     for (size_t i = first; i < last; ++i) {
       const auto& copy = copies[i - first];
-      pieces.push_back(x[i].is_non_overlapping_and_dense()
-                           ? copy.as_strided(x[i].sizes(), x[i].strides())
-                           : copy.view(x[i].sizes()));
+      pieces.push_back(x[i].is_non_overlapping_and_dense() ? copy.as_strided(x[i].sizes(), x[i].strides())
+                                                           : copy.view(x[i].sizes()));
     }
     at::_foreach_add_(y.slice(first, last - first), pieces, sign);
   }
 }
 
-// M <- G + beta M. A sum of finite numbers that overflows is clamped to the largest number, and keeps its sign.
-void accumulate_(at::TensorList momenta, at::TensorList grads, const StepOptions& options, const at::Tensor& go) {
+// M <- G + beta M. A sum of finite numbers that overflows is clamped to the largest number, and keeps its
+// sign.
+void accumulate_(at::TensorList momenta, at::TensorList grads, const StepOptions& options,
+                 const at::Tensor& go) {
   const double sign = options.maximize ? -1 : 1;
   if (go.defined()) {
-    multiply_(momenta, 1 - (1 - options.momentum) * go);
+    multiply_(momenta, (1 - go).add_(go, options.momentum));  // exactly beta, or 1
     add_if_(momenta, grads, sign, go);
   } else {
     at::_foreach_mul_(momenta, options.momentum);
@@ -96,7 +98,9 @@ at::Tensor largest_entries(at::TensorList tensors) {
   return at::stack(at::_foreach_norm(tensors, INFINITY, number_type(tensors[0])));
 }
 
-at::Tensor not_zero(const at::Tensor& largest) { return largest.clamp_min(std::numeric_limits<float>::min()); }
+at::Tensor not_zero(const at::Tensor& largest) {
+  return largest.clamp_min(std::numeric_limits<float>::min());
+}
 
 // A bound of the entries of what is orthogonalized, for each tensor. NaN for those whose gradients are not
 // finite, unless the step is skipped then: clamping hides these in the momenta.
@@ -115,31 +119,33 @@ at::Tensor largest_of_targets(at::TensorList momenta, at::TensorList grads, cons
 template <typename Visit>
 void for_each_scale(const std::vector<Unfolding>& unfoldings, const std::string& adjust_lr_fn, Visit visit) {
   std::map<double, std::vector<size_t>> by_scale;
-  for (size_t i = 0; i < unfoldings.size(); ++i) by_scale[adjusted_scale(unfoldings[i], adjust_lr_fn)].push_back(i);
+  for (size_t i = 0; i < unfoldings.size(); ++i)
+    by_scale[adjusted_scale(unfoldings[i], adjust_lr_fn)].push_back(i);
   for (const auto& [scale, indices] : by_scale) visit(indices, scale);
 }
 
-// The factors of these tensors' candidates: `factor` (undefined: 1) times the scale if they are chosen, else 0.
+// The factors of these tensors' candidates: `factor` (undefined: 1) times the scale if they are chosen, else
+// 0.
 std::vector<at::Tensor> factors(const DirectionCandidates& candidates, const std::vector<size_t>& indices,
                                 double scale, const at::Tensor& factor) {
   if (!candidates.chosen.defined()) return repeated(factor * scale, indices.size());
-  const auto chosen =
-      factor.defined() ? candidates.chosen * (factor * scale) : candidates.chosen * scale;
+  const auto chosen = factor.defined() ? candidates.chosen * (factor * scale) : candidates.chosen * scale;
   std::vector<at::Tensor> found;
   for (const size_t i : indices) found.push_back(chosen.narrow(0, static_cast<int64_t>(i), 1));
   return found;
 }
 
 // W <- W - lr scale X, for the candidate that was chosen.
-void descend_(at::TensorList params, const std::vector<DirectionCandidates>& candidates, const StepOptions& options,
-              const at::Tensor& lr) {
+void descend_(at::TensorList params, const std::vector<DirectionCandidates>& candidates,
+              const StepOptions& options, const at::Tensor& lr) {
   for (const auto& candidate : candidates) {
     for_each_scale(candidate.unfoldings, options.adjust_lr_fn, [&](const auto& indices, double scale) {
       const auto own = at_indices(params, indices), x = at_indices(candidate.x, indices);
       if (!lr.defined() && !candidate.chosen.defined()) {
         at::_foreach_add_(own, x, -options.lr * scale);
       } else {
-        at::_foreach_addcmul_(own, x, factors(candidate, indices, lr.defined() ? -scale : -options.lr * scale, lr), 1);
+        at::_foreach_addcmul_(
+            own, x, factors(candidate, indices, lr.defined() ? -scale : -options.lr * scale, lr), 1);
       }
     });
   }
@@ -205,7 +211,8 @@ void step_on_device(at::TensorList all_params, at::TensorList all_grads, at::Ten
                     const StepOptions& options, const UnfoldingChoices& all_choices) {
   const auto plan = plan_directions(all_params, options.unfolding);
   const auto params = at_indices(all_params, plan.order), grads = at_indices(all_grads, plan.order),
-             momenta = at_indices(all_momenta, plan.order), choices = at_indices(all_choices.tensors, plan.order);
+             momenta = at_indices(all_momenta, plan.order),
+             choices = at_indices(all_choices.tensors, plan.order);
   const auto [go, lr] = scalars_on(params[0], options);
   accumulate_(momenta, grads, options, go);
   const auto largest = largest_of_targets(momenta, grads, options, go);
@@ -226,7 +233,8 @@ void step_on_device(at::TensorList all_params, at::TensorList all_grads, at::Ten
       at::_foreach_copy_(views, part(momenta, batch));
       if (options.nesterov) accumulate_(views, part(grads, batch), options, go);
     };
-    descend_(part(params, batch), solver.solve(batch, load, {part(choices, batch), all_choices.decide}), options, lr);
+    descend_(part(params, batch), solver.solve(batch, load, {part(choices, batch), all_choices.decide}),
+             options, lr);
   }
 }
 
@@ -247,12 +255,14 @@ std::vector<at::Tensor> directions_on_device(at::TensorList targets, const StepO
   DirectionSolver solver(plan, options.polar, not_zero(largest_entries(ordered)));
   for (const auto& batch : plan.batches) {
     const auto load = [&](at::TensorList views) { at::_foreach_copy_(views, part(ordered, batch)); };
-    set_(part(directions, batch), solver.solve(batch, load, {part(choices, batch), all_choices.decide}), options);
+    set_(part(directions, batch), solver.solve(batch, load, {part(choices, batch), all_choices.decide}),
+         options);
   }
   return found;
 }
 
-void apply_directions_on_device(at::TensorList params, at::TensorList directions, const StepOptions& options) {
+void apply_directions_on_device(at::TensorList params, at::TensorList directions,
+                                const StepOptions& options) {
   const auto lr = scalars_on(params[0], options).lr;
   decay_(params, options, lr);
   if (lr.defined()) {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
-
 #include "tensorion/core/precision.h"
 #include "tensorion/core/tensor_groups.h"
 

@@ -67,7 +67,8 @@ at::Tensor first_nonfinite(at::TensorList tensors) {
 
 at::Tensor any_nonfinite(at::TensorList tensors) {
   TORCH_CHECK_VALUE(!tensors.empty(), "[tensorion.step] expected at least one tensor, got none");
-  if (are_on_cpu(tensors)) return at::scalar_tensor(first_nonfinite_on_cpu(tensors) < 0 ? 0.0 : 1.0, at::kFloat);
+  if (are_on_cpu(tensors))
+    return at::scalar_tensor(first_nonfinite_on_cpu(tensors) < 0 ? 0.0 : 1.0, at::kFloat);
   return nonfinite_flags(tensors).any().to(at::kFloat);
 }
 

@@ -109,8 +109,8 @@ bool accumulate(const at::Tensor& momentum, const at::Tensor& grad, const StepOp
 }
 
 // The direction of a tensor; for "online" with the choice that is kept, or a new one that is.
-Direction choose_direction(const at::Tensor& target, const StepOptions& options, const UnfoldingChoices& choices,
-                           size_t i) {
+Direction choose_direction(const at::Tensor& target, const StepOptions& options,
+                           const UnfoldingChoices& choices, size_t i) {
   if (choices.tensors.empty()) return lmo_direction(target, options.unfolding, options.polar);
   const auto& choice = choices.tensors[i];
   if (!choices.decide) {
@@ -207,8 +207,8 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
   const c10::NoGradGuard no_grad;
   const auto [cpu, devices] = places(params);
   for (const auto& indices : devices) {
-    step_on_device(at_indices(params, indices), at_indices(grads, indices), at_indices(momenta, indices), options,
-                   {at_indices(choices.tensors, indices), choices.decide});
+    step_on_device(at_indices(params, indices), at_indices(grads, indices), at_indices(momenta, indices),
+                   options, {at_indices(choices.tensors, indices), choices.decide});
   }
   const auto local = cpu.empty() ? std::nullopt : options_on_cpu(options);
   if (!local) return;
@@ -242,7 +242,8 @@ std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& op
     const auto& slicing = options.slicing;
     const auto parts =
         directions(slicing.slices(targets), whole(options), {choices_of_slices(choices), choices.decide});
-    for (size_t i = 0; i < targets.size(); ++i) found[i] = at::empty(targets[i].sizes(), targets[i].options());
+    for (size_t i = 0; i < targets.size(); ++i)
+      found[i] = at::empty(targets[i].sizes(), targets[i].options());
     const auto views = slicing.slices(found);
     for (size_t i = 0; i < parts.size(); ++i) views[i].copy_(parts[i]);
     return found;
@@ -284,7 +285,8 @@ void apply_directions(at::TensorList params, at::TensorList directions, const St
     apply_directions_on_device(at_indices(params, indices), at_indices(directions, indices), options);
   const auto local = cpu.empty() ? std::nullopt : options_on_cpu(options);
   if (!local) return;
-  for (const size_t i : cpu) axpby_(1 - local->lr * local->weight_decay, params[i], -local->lr, directions[i]);
+  for (const size_t i : cpu)
+    axpby_(1 - local->lr * local->weight_decay, params[i], -local->lr, directions[i]);
 }
 
 double solving_cost(at::IntArrayRef shape, const UnfoldingStrategy& unfolding) {

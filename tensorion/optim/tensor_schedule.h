@@ -38,9 +38,9 @@ inline int64_t scratch_budget_factor(const UnfoldingStrategy& strategy) {
 // Minimum scratch budget in elements (16 MiB in fp32); too small to matter.
 inline constexpr int64_t kMinScratchBudget = int64_t{1} << 22;
 
-// Calls update(i) for the tensors at these indices, all on the CPU, the costliest first. Tensors so small that the budget allows one for each
-// thread are updated in parallel on one thread each; the others before them, one after the other on all
-// threads.
+// Calls update(i) for the tensors at these indices, all on the CPU, the costliest first. Tensors so small
+// that the budget allows one for each thread are updated in parallel on one thread each; the others before
+// them, one after the other on all threads.
 template <typename Update>
 void for_each_tensor(at::TensorList tensors, std::vector<size_t> order, const UnfoldingStrategy& strategy,
                      Update update) {

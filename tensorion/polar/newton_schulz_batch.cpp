@@ -25,16 +25,16 @@ at::Tensor squared_norms(const at::Tensor& r, Normalization normalization) {
 }
 
 // x <- p2(x) of x <- p1(x), with r = x x^T. Products of the polynomials are taken in the Gram domain, where
-// they are m x m, and the multiples of the identity in them never meet a rounded matrix: they are added in the
-// accumulators of the products.
+// they are m x m, and the multiples of the identity in them never meet a rounded matrix: they are added in
+// the accumulators of the products.
 at::Tensor two_steps(const at::Tensor& x, const at::Tensor& r, const std::array<double, 3>& first,
                      const std::array<double, 3>& second) {
   const auto& [a1, b1, c1] = first;
   const auto& [a2, b2, c2] = second;
-  const auto z1 = at::baddbmm(r, r, r, b1, c1);        // p1 = a1 I + z1
-  const auto half = at::baddbmm(r, z1, r, a1, 1);      // p1 r
-  const auto r2 = at::baddbmm(half, half, z1, a1, 1);  // p1 r p1
-  const auto z2 = at::baddbmm(r2, r2, r2, b2, c2);     // p2 = a2 I + z2
+  const auto z1 = at::baddbmm(r, r, r, b1, c1);          // p1 = a1 I + z1
+  const auto half = at::baddbmm(r, z1, r, a1, 1);        // p1 r
+  const auto r2 = at::baddbmm(half, half, z1, a1, 1);    // p1 r p1
+  const auto z2 = at::baddbmm(r2, r2, r2, b2, c2);       // p2 = a2 I + z2
   auto w = at::baddbmm(z1, z2, z1, a2, 1).add_(z2, a1);  // p2 p1 = a1 a2 I + w
   return at::baddbmm(x, w, x, a1 * a2, 1);
 }

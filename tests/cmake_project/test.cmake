@@ -24,7 +24,8 @@ endif()
 # Only public headers are installed.
 file(GLOB_RECURSE installed RELATIVE ${WORK}/prefix/${INCLUDE_DIR}/tensorion ${WORK}/prefix/${INCLUDE_DIR}/tensorion/*)
 list(SORT installed)
-set(public coefficients.h fallback.h lmo.h norms.h optimizer.h polar.h schedule.h scratch.h step.h unfolding.h)
+set(public coefficients.h fallback.h lmo.h norms.h optimizer.h param_groups.h polar.h schedule.h scratch.h slices.h step.h
+    unfolding.h)
 if(NOT installed STREQUAL public)
   message(FATAL_ERROR "expected the public headers ${public} to be installed, got ${installed}")
 endif()
