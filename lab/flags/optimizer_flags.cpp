@@ -29,6 +29,7 @@ UnfoldingStrategy to_unfolding(const std::string& text) {
 
 std::vector<int64_t> to_integers(const std::string& text, const std::string& what) {
   std::vector<int64_t> values;
+  if (text.empty()) return values;
   for (const auto& part : split(text, ',')) values.push_back(to_integer(part, what));
   return values;
 }

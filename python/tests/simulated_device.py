@@ -5,6 +5,7 @@ accelerators; every operator that it calls there is recorded as a launch, or as 
 Products in half precision are summed in single precision and rounded once, as tensor cores do it.
 """
 
+import functools
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
@@ -27,7 +28,11 @@ class _Backend(_DummyBackendModule):
         pass
 
 
-_setup_privateuseone_for_python_backend("simulated", _Backend())
+@functools.cache
+def register():
+    """Tell torch of the device. Only when it is first used: other code takes a registered device for a real one."""
+    _setup_privateuseone_for_python_backend("simulated", _Backend())
+
 
 ATEN = torch.ops.aten
 #: Operators that bring values to the host.
@@ -77,6 +82,7 @@ class Device(TorchDispatchMode):
     reads: list = field(default_factory=list)
 
     def __post_init__(self):
+        register()
         super().__init__()
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):

@@ -18,7 +18,7 @@ OPTIONS = {NAMES.get(name, name) for name in inspect.signature(tensorion.Tensori
 def test_help_lists_the_options():
     section = run("train", "--help").stdout.split("Optimizer:\n")[1].split("\n\n")[0]
     flags = {flag.replace("-", "_") for flag in re.findall(r"^  --([\w-]+)", section, re.MULTILINE)}
-    assert flags - {"optimizer", "schedule"} == OPTIONS
+    assert flags - {"label", "optimizer", "schedule"} == OPTIONS
 
 
 def test_config_keeps_the_options(cifar10, tmp_path):
