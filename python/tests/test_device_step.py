@@ -177,7 +177,7 @@ def test_tensor_learning_rate_is_not_rounded_to_half_precision():
             torch.testing.assert_close(param, other, atol=2**-10, rtol=2 * 2**-8)
         for param, other in zip(by_number[:5], by_tensor[:5], strict=True):
             momenta = [to_cpu(o.state[p]["momentum_buffer"]) for o, p in zip(optimizers, (param, other), strict=True)]
-            torch.testing.assert_close(*momenta, rtol=2**-7, atol=2**-9)
+            torch.testing.assert_close(*momenta, rtol=0, atol=2**-4)  # rounded twice; entries below 8
 
 
 @pytest.mark.parametrize("options", [{}, {"nonfinite": "skip"}], ids=str)
