@@ -52,7 +52,8 @@ class Tensorion(Optimizer):
         unfolding: "balanced", the squarest; "online", the one with the largest nuclear norm; or a tuple of
             modes that become the rows: `(0,)` flattens kernels as Muon does. On accelerators "online"
             compares the unfoldings that are as square as the balanced one.
-        online_interval: "online" decides anew every so many steps, and keeps its choice in between.
+        online_interval: "online" decides anew every so many steps, and keeps its choice in between. For tensors
+            that ranks share it decides at each step.
         batch_modes: modes that enumerate independent tensors, such as `(0,)` for a stack of experts. Each slice along
             them is unfolded, orthogonalized and scaled by itself; `unfolding` counts the modes of a slice.
         split_sizes: blocks along mode 0 of a parameter, or of its slices, that are independent tensors: a number of
