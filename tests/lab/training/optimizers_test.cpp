@@ -73,7 +73,10 @@ TEST(Optimizers, JsonHasWhatTheOptimizerHas) {
   };
   EXPECT_EQ(keys("sgd"), (std::vector<std::string>{"lr", "weight_decay", "momentum"}));
   EXPECT_EQ(keys("adamw"), (std::vector<std::string>{"lr", "weight_decay", "betas", "eps"}));
-  EXPECT_EQ(keys("muon").size() + 1, keys("tensorion").size());
+  auto without_choice = keys("tensorion");
+  std::erase(without_choice, "unfolding");
+  std::erase(without_choice, "online_interval");
+  EXPECT_EQ(keys("muon"), without_choice);
   const auto json = to_json("tensorion", default_options("tensorion").lr(0.5).fallback_weight_decay(0.25));
   EXPECT_EQ(json["unfolding"], "balanced");
   EXPECT_EQ(json["fallback_lr"], 0.5);
