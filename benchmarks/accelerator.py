@@ -1,8 +1,9 @@
-"""Tensorion on your accelerator: correctness, time of a step beside torch.optim.Muon, reads, graph capture.
+"""Tensorion on your accelerator: correctness, time of a step beside other Muons, reads, graph capture.
 
     python benchmarks/accelerator.py --device cuda [--json FILE]
 
-It runs on the CPU, too, where reads and graphs do not exist.
+Other libraries are timed if they are installed (benchmarks/requirements.txt). It runs on the CPU, too, where reads
+and graphs do not exist.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import tensorion
 
 sys.path.append(str(Path(__file__).parent))
 import workloads
+from baselines import PEERS, Step
 
 
 def synchronize(device: torch.device) -> None:
@@ -55,46 +57,47 @@ def check(device: torch.device) -> dict[str, float]:
     }
 
 
-def optimizers(params: list[nn.Parameter]) -> dict[str, torch.optim.Optimizer]:
-    """Each on parameters of its own. Muon of torch takes matrices only: kernels flattened."""
+def steps(params: list[nn.Parameter]) -> dict[str, Step]:
+    """The steps to time, each on parameters of its own: ours, AdamW, and the Muons of other libraries if installed."""
 
-    def copies(flat: bool = False) -> list[nn.Parameter]:
-        found = []
-        for param in params:
-            data = param.detach().flatten(1) if flat else param.detach()
-            twin = nn.Parameter(data.clone())
-            twin.grad = (param.grad.flatten(1) if flat else param.grad).clone()
-            found.append(twin)
+    def copies() -> list[nn.Parameter]:
+        found = [nn.Parameter(param.detach().clone()) for param in params]
+        for twin, param in zip(found, params, strict=True):
+            twin.grad = param.grad.clone()
         return found
 
-    found: dict[str, torch.optim.Optimizer] = {
-        "Tensorion, balanced": tensorion.Tensorion(copies(), min_order=2, nonfinite="skip"),
-        "Tensorion, balanced, 4 steps": tensorion.Tensorion(copies(), min_order=2, nonfinite="skip", ns_steps=4),
-        "Tensorion, online every 10": tensorion.Tensorion(
-            copies(), min_order=2, nonfinite="skip", unfolding="online", online_interval=10
-        ),
-        "Tensorion, flattened": tensorion.Tensorion(copies(), min_order=2, nonfinite="skip", unfolding=(0,)),
-        "AdamW": torch.optim.AdamW(copies(), foreach=True),
+    def ours(**options) -> Step:
+        return tensorion.Tensorion(copies(), min_order=2, nonfinite="skip", **options).step
+
+    found = {
+        "Tensorion, balanced": ours(),
+        "Tensorion, balanced, 4 steps": ours(ns_steps=4),
+        "Tensorion, online every 10": ours(unfolding="online", online_interval=10),
+        "Tensorion, flattened": ours(unfolding=(0,)),
+        "AdamW": torch.optim.AdamW(copies(), foreach=True).step,
     }
-    if hasattr(torch.optim, "Muon"):
-        found["torch.optim.Muon, flattened"] = torch.optim.Muon(copies(flat=True))
+    for label, make in PEERS.items():
+        try:
+            found[f"{label}, flattened"] = make(copies())
+        except (ImportError, AttributeError) as error:  # not installed; torch.optim has no Muon before 2.9
+            print(f"{label} is left out: {error}")
     return found
 
 
-def time_steps(optimizer: torch.optim.Optimizer, device: torch.device, rounds: int) -> float:
+def time_steps(step: Step, device: torch.device, rounds: int) -> float:
     """Milliseconds of a step: the median of so many."""
     times = []
     for number in range(rounds + 2):
         synchronize(device)
         begin = time.perf_counter()
-        optimizer.step()
+        step()
         synchronize(device)
         if number >= 2:
             times.append(1e3 * (time.perf_counter() - begin))
     return sorted(times)[len(times) // 2]
 
 
-def count_reads(optimizer: torch.optim.Optimizer, device: torch.device) -> int | None:
+def count_reads(step: Step, device: torch.device) -> int | None:
     """Reads from the device in a step, as CUDA reports them."""
     if device.type != "cuda":
         return None
@@ -102,7 +105,7 @@ def count_reads(optimizer: torch.optim.Optimizer, device: torch.device) -> int |
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
-            optimizer.step()
+            step()
         finally:
             torch.cuda.set_sync_debug_mode("default")
     return sum("synchroniz" in str(warning.message) for warning in caught)
@@ -153,9 +156,9 @@ def main() -> None:
         print(f"{key:24}{value:.4f}" if isinstance(value, float) else f"{key:24}{value}")
     print(f"\n{'kernels of ResNet-18':34}{'ms a step':>12}{'reads':>8}")
     rows = {}
-    for label, optimizer in optimizers(params).items():
-        milliseconds = time_steps(optimizer, device, arguments.rounds)
-        reads = count_reads(optimizer, device)
+    for label, step in steps(params).items():
+        milliseconds = time_steps(step, device, arguments.rounds)
+        reads = count_reads(step, device)
         rows[label] = {"milliseconds": milliseconds, "reads": reads}
         print(f"{label:34}{milliseconds:12.2f}{'-' if reads is None else reads:>8}")
     if arguments.json:

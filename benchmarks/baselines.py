@@ -132,6 +132,16 @@ def pytorch_optimizer_muon(params: list[torch.Tensor]) -> Step:
     )
 
 
+#: Other libraries' Muons, all of which flatten kernels.
+PEERS: dict[str, Callable[[list[torch.Tensor]], Step]] = {
+    "gram-newton-schulz": gram_newton_schulz,
+    "torch.optim.Muon": torch_muon,
+    "timm Muon": timm_muon,
+    "heavyball Muon": heavyball_muon,
+    "pytorch-optimizer Muon": pytorch_optimizer_muon,
+}
+
+
 def baselines(quick: bool) -> dict[str, tuple[str, Callable[[list[torch.Tensor]], Step]]]:
     """Name to the unfolding it works on and what makes its step."""
     entries: dict[str, tuple[str, Callable]] = {}
@@ -147,9 +157,5 @@ def baselines(quick: bool) -> dict[str, tuple[str, Callable[[list[torch.Tensor]]
             entries[f"svd {unfolding}"] = (unfolding, lambda p, u=unfolding: ours(p, u, polar="svd"))
     entries["tensorion online"] = ("online", lambda p: ours(p, "online"))
     if not quick:
-        entries["gram-newton-schulz"] = ("flattened", gram_newton_schulz)
-        entries["torch.optim.Muon"] = ("flattened", torch_muon)
-        entries["timm Muon"] = ("flattened", timm_muon)
-        entries["heavyball Muon"] = ("flattened", heavyball_muon)
-        entries["pytorch-optimizer Muon"] = ("flattened", pytorch_optimizer_muon)
+        entries.update({name: ("flattened", make) for name, make in PEERS.items()})
     return entries

@@ -7,6 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import tensorion  # noqa: F401 - the rule, below
+
 
 class _Block(nn.Module):
     """Two 3 x 3 convolutions; with a bottleneck, 1 x 1, 3 x 3 and 1 x 1, and four times as many outputs."""
@@ -67,13 +69,14 @@ def _video_resnet18() -> list[tuple[int, ...]]:
     return shapes
 
 
-def _order(shape: tuple[int, ...]) -> int:
-    return sum(size != 1 for size in shape)
+def _is_ours(shape: tuple[int, ...]) -> bool:
+    """Whether Tensorion orthogonalizes a parameter of this shape by default."""
+    return not torch.ops.tensorion.fallback_reason(shape, 3, [], [])
 
 
-#: Per network, the parameters of effective order >= 3: what Tensorion orthogonalizes by default.
+#: Per network, the parameters that Tensorion orthogonalizes by default.
 NETWORKS = {
-    name: [shape for shape in every if _order(shape) >= 3]
+    name: [shape for shape in every if _is_ours(shape)]
     for name, every in {
         "resnet18": shapes(resnet18),
         "resnet50": shapes(resnet50),
@@ -100,18 +103,18 @@ def pictures(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torc
 
 
 @functools.cache
-def trained_momenta(steps: int = 12, batch: int = 24) -> list[torch.Tensor]:
+def trained_momenta(steps: int = 12, batch: int = 24, width: int = 64) -> list[torch.Tensor]:
     """The momenta of ResNet-18's kernels after some steps of real training, by SGD."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
-    network = resnet18()
+    network = resnet18(width)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9)
     for _ in range(steps):
         images, labels = pictures(batch, generator)
         optimizer.zero_grad()
         functional.cross_entropy(network(images), labels).backward()
         optimizer.step()
-    kernels = [param for param in network.parameters() if _order(tuple(param.shape)) >= 3]
+    kernels = [param for param in network.parameters() if _is_ours(tuple(param.shape))]
     return [optimizer.state[param]["momentum_buffer"] for param in kernels]
 
 

@@ -7,6 +7,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 #include <string>
 #include <vector>
@@ -322,6 +323,16 @@ void nothing(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
 }
 
+// Tags of opaque operators: what torch.compile may assume of them.
+const std::vector<at::Tag> kCompilable{at::Tag::pt2_compliant_tag};
+
+// The same for those that always read from the device; torch 2.7 and 2.8 have no tag for that.
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 9
+const auto& kReadsDevice = kCompilable;
+#else
+const std::vector<at::Tag> kReadsDevice{at::Tag::pt2_compliant_tag, at::Tag::cudagraph_unsafe};
+#endif
+
 }  // namespace
 
 TORCH_LIBRARY(tensorion, m) {
@@ -340,40 +351,48 @@ TORCH_LIBRARY(tensorion, m) {
 
   m.def("named_coefficients(str name) -> float[]", named_coefficients);
   m.def("polar_express_schedule(int steps) -> float[]", polar_express_schedule);
-  m.def("polar(Tensor matrix, str method, float[]? ns_coefficients=None, int? ns_steps=None) -> Tensor");
+  m.def("polar(Tensor matrix, str method, float[]? ns_coefficients=None, int? ns_steps=None) -> Tensor",
+        kCompilable);
   m.def(
       "lmo(Tensor x, str unfolding, str polar) -> (Tensor x, Tensor rows, Tensor value, Tensor upper, Tensor "
-      "solved)");
+      "solved)",
+      kReadsDevice);
 
-  m.def("nuclear_norm(Tensor x, int[] modes) -> Tensor");
-  m.def("dual_norm(Tensor x) -> Tensor");
-  m.def("relaxed_norm(Tensor x, float tol) -> (Tensor lower, Tensor upper)");
-  m.def("spectral_norm(Tensor x, int restarts, str field) -> (Tensor lower, Tensor upper)");
-  m.def("conv_norm(Tensor kernel, int[] input_size, str padding, int[] stride, int[] dilation) -> Tensor");
+  m.def("nuclear_norm(Tensor x, int[] modes) -> Tensor", kReadsDevice);
+  m.def("dual_norm(Tensor x) -> Tensor", kReadsDevice);
+  m.def("relaxed_norm(Tensor x, float tol) -> (Tensor lower, Tensor upper)", kReadsDevice);
+  m.def("spectral_norm(Tensor x, int restarts, str field) -> (Tensor lower, Tensor upper)", kReadsDevice);
+  m.def("conv_norm(Tensor kernel, int[] input_size, str padding, int[] stride, int[] dilation) -> Tensor",
+        kReadsDevice);
 
   m.def(check_options_schema(), torch::CppFunction::makeFromBoxedFunction<&check_options>());
   m.def("check_parameters(Tensor[] params, str[] names) -> ()", check_parameters);
-  m.def(c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, Tensor(c!)[] choices, *, ",
-                 step_arguments(),
-                 ", bool decide=True, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()")
-            .c_str());
-  m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()");
-  m.def(c10::str("directions(Tensor[] targets, *, ", step_arguments(), ") -> Tensor[]").c_str());
+  m.def(
+      c10::str("step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momenta, Tensor(c!)[] choices, *, ",
+               step_arguments(), ", bool decide=True, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()")
+          .c_str(),
+      kCompilable);
+  m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()",
+        kCompilable);
+  m.def(c10::str("directions(Tensor[] targets, *, ", step_arguments(), ") -> Tensor[]").c_str(), kCompilable);
   m.def(
       "apply_directions_(Tensor(a!)[] params, Tensor[] directions, *, float lr, float weight_decay, Tensor? "
-      "lr_tensor=None) -> ()");
+      "lr_tensor=None) -> ()",
+      kCompilable);
   m.def("solving_cost(int[] shape, str unfolding) -> float", solving_cost);
   m.def(
       "adamw_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
       "Tensor(d!)[] steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool "
       "maximize, "
-      "Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
+      "Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()",
+      kCompilable);
   m.def(
       "sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, *, float lr, float "
       "momentum, "
-      "float weight_decay, bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()");
-  m.def("first_nonfinite(Tensor[] tensors) -> Tensor");
-  m.def("any_nonfinite(Tensor[] tensors) -> Tensor");
+      "float weight_decay, bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()",
+      kCompilable);
+  m.def("first_nonfinite(Tensor[] tensors) -> Tensor", kCompilable);
+  m.def("any_nonfinite(Tensor[] tensors) -> Tensor", kCompilable);
   m.def("release_scratch() -> ()", tensorion::release_scratch);
 }
 

@@ -27,11 +27,17 @@ class _Backend(_DummyBackendModule):
     def set_rng_state(self, state, device=None):
         pass
 
+    def get_amp_supported_dtype(self):
+        return [torch.bfloat16, torch.float16]
+
 
 @functools.cache
 def register():
     """Tell torch of the device. Only when it is first used: other code takes a registered device for a real one."""
     _setup_privateuseone_for_python_backend("simulated", _Backend())
+    others = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
+    others.fallback(torch.library.fallthrough_kernel)
+    return others  # kept: it is valid as long as the object lives
 
 
 ATEN = torch.ops.aten
@@ -95,6 +101,32 @@ class Device(TorchDispatchMode):
         self.products.clear()
         self.reads.clear()
         yield self
+
+
+@functools.cache
+def _autocast_library():
+    """Kernels of autocast for products of batches, which do nothing but record that they were met."""
+    register()
+    library, met = torch.library.Library("aten", "IMPL"), []
+    own_key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+    for operator in (ATEN.bmm.default, ATEN.baddbmm.default):
+
+        def kernel(_, *args, operator=operator, **kwargs):
+            met.append(str(operator))
+            with torch._C._ExcludeDispatchKeyGuard(own_key):
+                return operator(*args, **kwargs)
+
+        library.impl(operator, kernel, "AutocastPrivateUse1", with_keyset=True)
+    return library, met
+
+
+@contextmanager
+def autocast(dtype=torch.bfloat16):
+    """torch.autocast on the device, and a list of the products that it would have cast."""
+    _, met = _autocast_library()
+    met.clear()
+    with torch.autocast("simulated", dtype):
+        yield met
 
 
 def to_device(tensor, device="simulated:0"):

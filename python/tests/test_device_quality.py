@@ -1,11 +1,17 @@
 """Newton-Schulz on an accelerator: as good as in single precision, and better by default."""
 
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 from simulated_device import Device, to_cpu, to_device
 from support import quality as quality_and_norm
 
 import tensorion
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+import workloads
 
 SHAPES = [(64, 64), (128, 640), (64, 640), (512, 512)]
 SPECTRA = [0.5, 1.0, 1.5, 2.0, "gaussian"]
@@ -39,6 +45,33 @@ def test_published_schedules_lose_nothing(shape, spectrum, name, steps):
     options = {"ns_coefficients": name, "ns_steps": steps}
     expected = quality(a, tensorion.polar(a, "newton_schulz", **options))
     assert quality(a, polar_on_device(a, **options)) == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("steps", [5, 7])
+@pytest.mark.parametrize("name", ["muon", "polar_express", "cans"])
+@pytest.mark.parametrize("spectrum", [0.5, 2.0])
+def test_published_schedules_lose_nothing_in_many_rows(spectrum, name, steps):
+    test_published_schedules_lose_nothing((512, 512), spectrum, name, steps)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Unfoldings of the momenta of a small ResNet-18 in training, of the smallest, a middle and the largest size."""
+    kernels = workloads.trained_momenta(width=16)
+    return [tensorion.unfold(x, tensorion.balanced_unfolding(x.shape)) for x in (kernels[0], kernels[9], kernels[-1])]
+
+
+@pytest.mark.parametrize("steps", [5, 8])
+@pytest.mark.parametrize("name", ["muon", "polar_express", "cans"])
+def test_published_schedules_lose_nothing_on_trained_momenta(trained, name, steps):
+    options = {"ns_coefficients": name, "ns_steps": steps}
+    for a in trained:
+        expected = quality(a, tensorion.polar(a, "newton_schulz", **options))
+        assert quality(a, polar_on_device(a, **options)) == pytest.approx(expected, abs=0.01)
+
+
+def test_default_is_good_on_trained_momenta(trained):
+    assert min(quality(a, polar_on_device(a)) for a in trained) >= 0.95
 
 
 @pytest.mark.parametrize("spectrum", [*SPECTRA, 0.75, 1.25])

@@ -1,8 +1,10 @@
 """On an accelerator nothing surprises: not autocast, not what is not finite, not a GradScaler, not a restart."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
-from simulated_device import Device, to_cpu, to_device
+from simulated_device import Device, autocast, to_cpu, to_device
 from support import gaussian
 from test_device_step import on_device, set_gradients, twins, values
 
@@ -99,6 +101,24 @@ def test_autocast_changes_nothing_on_the_cpu(method, unfolding):
             batch = tensorion.polar(gaussian((3, 20, 30), 5), method)
         found.append([*(param.detach() for param in params), batch])
     assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("unfolding", ["balanced", "online"])
+def test_autocast_never_sees_our_products(unfolding):
+    found = []
+    for enabled in (False, True):
+        with Device(), autocast() if enabled else nullcontext([]) as cast:
+            params = on_device()
+            optimizer = Tensorion(params, unfolding=unfolding)
+            set_gradients(params, 1)
+            optimizer.step()
+            batch = tensorion.polar(to_device(gaussian((3, 20, 30), 5)))
+            assert not cast
+            found.append([*values(params), to_cpu(batch)])
+    assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
+    with Device(), autocast() as cast:
+        torch.bmm(batch, batch.mT)
+        assert cast == ["aten.bmm.default"]
 
 
 @pytest.mark.parametrize("interval", [2, 3])

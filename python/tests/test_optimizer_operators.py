@@ -4,6 +4,7 @@ import pytest
 import torch
 from support import assert_same, copies, gaussian, parameters, set_gradients
 from torch.library import opcheck
+from torch_versions import CUDAGRAPH_UNSAFE
 
 from tensorion import Tensorion
 
@@ -180,3 +181,22 @@ def test_what_is_not_finite_is_found():
     assert torch.ops.tensorion.first_nonfinite([good, torch.ones(0)]).item() == -1
     assert torch.ops.tensorion.any_nonfinite([good, bad]).item() == 1
     assert torch.ops.tensorion.any_nonfinite([good]).item() == 0
+
+
+def test_tags():
+    opaque = {name: operator for name, operator in operators().items() if has_meta_kernel(name)}
+    assert {"step_", "polar", "first_nonfinite"} <= opaque.keys()
+    for operator in opaque.values():
+        assert torch.Tag.pt2_compliant_tag in operator.tags
+    reading = {name for name, operator in opaque.items() if CUDAGRAPH_UNSAFE in operator.tags}
+    norms = {"nuclear_norm", "dual_norm", "relaxed_norm", "spectral_norm", "conv_norm"}
+    assert reading == (norms | {"lmo"} if CUDAGRAPH_UNSAFE else set())
+
+
+def operators():
+    names = [name.split("::")[1] for name in torch._C._dispatch_get_all_op_names() if name.startswith("tensorion::")]
+    return {name: getattr(torch.ops.tensorion, name).default for name in names}
+
+
+def has_meta_kernel(name):
+    return torch._C._dispatch_has_kernel_for_dispatch_key(f"tensorion::{name}", "Meta")

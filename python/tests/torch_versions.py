@@ -1,6 +1,6 @@
 """What differs between the versions of torch that are supported, as far as tests see it.
 
-The package itself needs no such cases: it builds and runs unchanged with all of them.
+The package itself has one such case, the tags of operators in src/ops.cpp.
 """
 
 import pytest
@@ -11,6 +11,9 @@ HAS_MUON = hasattr(torch.optim, "Muon")
 
 #: In versions after 2.9 a tensor can have a gradient of another dtype (`grad_dtype`); before, torch itself refuses it.
 HAS_GRAD_DTYPE = hasattr(torch.Tensor, "grad_dtype")
+
+#: The tag of operators that can't be part of a CUDA graph, since torch 2.9 (`TORCH_VERSION_MINOR` in src/ops.cpp).
+CUDAGRAPH_UNSAFE = getattr(torch.Tag, "cudagraph_unsafe", None) if HAS_MUON else None
 
 needs_muon = pytest.mark.skipif(not HAS_MUON, reason="torch.optim.Muon does not exist in this version of torch")
 

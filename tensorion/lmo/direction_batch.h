@@ -41,8 +41,8 @@ DirectionPlan plan_directions(at::TensorList tensors, const UnfoldingStrategy& s
 struct DirectionCandidates {
   std::vector<at::Tensor> x;  // views in the shapes of the tensors
   std::vector<Unfolding> unfoldings;
-  at::Tensor
-      chosen;  // (count): 1 if the tensor's direction is this candidate, else 0; undefined if there is one
+  // (count): 1 if the tensor's direction is this candidate, else 0. Undefined if there is one candidate only.
+  at::Tensor chosen;
 };
 
 // Solves batches one after the other, by Newton-Schulz.

@@ -13,11 +13,6 @@
 namespace tensorion {
 namespace {
 
-// The dtype that numbers of a tensor are kept in: of half precision, in single.
-at::ScalarType number_type(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 // The options that are tensors, on the device.
 struct Scalars {
   at::Tensor go;  // 1 if the step is made, 0 if it is skipped; undefined if it is made in any case
@@ -25,7 +20,7 @@ struct Scalars {
 };
 
 Scalars scalars_on(const at::Tensor& like, const StepOptions& options) {
-  const auto number = like.options().dtype(number_type(like));
+  const auto number = like.options().dtype(compute_type(like));
   Scalars scalars;
   if (options.found_inf) scalars.go = options.found_inf->to(number).eq(0).to(number);
   if (options.lr_tensor) scalars.lr = options.lr_tensor->to(number);
@@ -95,7 +90,7 @@ void accumulate_(at::TensorList momenta, at::TensorList grads, const StepOptions
 
 // max |x| of each tensor.
 at::Tensor largest_entries(at::TensorList tensors) {
-  return at::stack(at::_foreach_norm(tensors, INFINITY, number_type(tensors[0])));
+  return at::stack(at::_foreach_norm(tensors, INFINITY, compute_type(tensors[0])));
 }
 
 at::Tensor not_zero(const at::Tensor& largest) {

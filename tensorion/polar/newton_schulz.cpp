@@ -6,6 +6,7 @@
 
 #include "tensorion/core/precision.h"
 #include "tensorion/core/scratch_arena.h"
+#include "tensorion/polar/polar_factor.h"
 #include "tensorion/polar/symmetric.h"
 
 namespace tensorion {
@@ -45,19 +46,19 @@ at::Tensor product(const at::Tensor& q, const at::Tensor& x) {
 
 at::Tensor zero_to_one(const at::Tensor& scale) { return at::where(scale > 0, scale, at::ones_like(scale)); }
 
-// The squared norm of each matrix, of shape (..., 1, 1), from r = x x^T.
-at::Tensor squared_norms(const at::Tensor& r, Normalization normalization) {
-  return normalization == Normalization::kSchatten4
-             ? at::linalg_vector_norm(r, 2, at::IntArrayRef{-2, -1}, /*keepdim=*/true)
-             : r.diagonal(0, -2, -1).sum(-1, /*keepdim=*/true).unsqueeze(-1);
-}
-
 // Whether no squares left the range of the dtype, as those of very small or large entries do.
 bool is_moderate(const at::Tensor& squared_norms) {
   return ((squared_norms > 1 / kModerateSquares) & (squared_norms < kModerateSquares)).all().item<bool>();
 }
 
 }  // namespace
+
+at::Tensor squared_norms(const at::Tensor& r, Normalization normalization) {
+  const auto dtype = compute_type(r);
+  return normalization == Normalization::kSchatten4
+             ? at::linalg_vector_norm(r, 2, at::IntArrayRef{-2, -1}, /*keepdim=*/true, dtype)
+             : r.diagonal(0, -2, -1).sum(-1, /*keepdim=*/true, dtype).unsqueeze(-1);
+}
 
 NewtonSchulzSchedule newton_schulz_schedule(const PolarOptions& options, c10::DeviceType device) {
   if (device == c10::kCPU || options.ns_coefficients) {

@@ -20,6 +20,10 @@ struct NewtonSchulzSchedule {
   Normalization normalization = Normalization::kFrobenius;
 };
 
+// The squares of the norms that matrices are divided by, of shape (..., 1, 1), from their Gram matrices r; of
+// half precision, in single.
+at::Tensor squared_norms(const at::Tensor& r, Normalization normalization);
+
 // What the options mean on a device. Throws if they are out of range.
 NewtonSchulzSchedule newton_schulz_schedule(const PolarOptions& options, c10::DeviceType device);
 

@@ -16,14 +16,6 @@ constexpr double kTiny = 1e-30;
 // The same for largest entries: the smallest number of single precision that is not denormal.
 constexpr double kTiniest = std::numeric_limits<float>::min();
 
-// The norms that matrices are divided by, squared, of shape (k, 1, 1), from their Gram matrices.
-at::Tensor squared_norms(const at::Tensor& r, Normalization normalization) {
-  const auto squares = normalization == Normalization::kSchatten4
-                           ? at::linalg_vector_norm(r, 2, at::IntArrayRef{-2, -1}, true, at::kFloat)
-                           : r.diagonal(0, -2, -1).sum(-1, true, at::kFloat).unsqueeze(-1);
-  return squares.clamp_min(kTiny);
-}
-
 // x <- p2(x) of x <- p1(x), with r = x x^T. Products of the polynomials are taken in the Gram domain, where
 // they are m x m, and the multiples of the identity in them never meet a rounded matrix: they are added in
 // the accumulators of the products.
@@ -74,7 +66,7 @@ double half_precision_margin(int64_t n) {
 NewtonSchulzBatch newton_schulz_batch(const at::Tensor& x, const NewtonSchulzSchedule& schedule,
                                       bool with_attained) {
   auto r = at::bmm(x, x.mT());
-  const auto squares = squared_norms(r, schedule.normalization);
+  const auto squares = squared_norms(r, schedule.normalization).clamp_min_(kTiny);
   r.div_(squares);
   x.mul_(squares.rsqrt());
   auto y = x;
