@@ -61,7 +61,10 @@ struct LmoResult {
 // is known on which it differs from that of a brute-force search by more than rounding. `value` and `upper`
 // hold in any case. Of equals the first in the order of enumeration wins. It runs on the CPU, wherever the
 // input is.
+//
+// With a `family` of unfoldings the norms are over it alone: "online" searches in it, and is the only
+// strategy that goes with one.
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online",
-              const PolarOptions& polar = {});
+              const PolarOptions& polar = {}, const Family& family = {});
 
 }  // namespace tensorion

@@ -1,6 +1,7 @@
 // Norms of a tensor x: those that unfoldings give, the relaxation of the
 // tensor spectral norm that they define, that norm itself, and the norm of a
-// convolution. With tau over all unfoldings and x_(tau) = unfold(x, tau):
+// convolution. With tau over all unfoldings, or those of a family, and
+// x_(tau) = unfold(x, tau):
 //   dual_norm      ||x||_Sigma^dagger = max_tau ||x_(tau)||_*
 //   relaxed_norm   ||x||_Sigma = max { <m, x> : ||m||_Sigma^dagger <= 1 }
 //                              = min { sum_tau ||xi^tau_(tau)||_2 : sum_tau xi^tau = x }
@@ -19,6 +20,8 @@
 #include <cstdint>
 #include <string>
 
+#include "tensorion/unfolding.h"
+
 namespace tensorion {
 
 // The sum of the singular values of unfold(x, modes), in x's dtype. A scalar
@@ -30,7 +33,7 @@ at::Tensor nuclear_norm(const at::Tensor& x, at::IntArrayRef modes);
 // ||A||_* <= sqrt(min(rows, cols)) ||x||_F rules out are not decomposed.
 // Its gradient, like that of nuclear_norm, is a polar factor, folded: a solution
 // of the linear minimization oracle.
-at::Tensor dual_norm(const at::Tensor& x);
+at::Tensor dual_norm(const at::Tensor& x, const Family& family = {});
 
 // lower <= norm <= upper, rounding included.
 struct NormBounds {
@@ -41,7 +44,7 @@ struct NormBounds {
 // Until upper - lower <= tol * upper, tol in (0, 1); the bounds hold, but may be
 // further apart, where 10000 iterations do not suffice. An iteration decomposes
 // up to 2^(d-1) - 1 unfoldings in double.
-NormBounds relaxed_norm(const at::Tensor& x, double tol = 1e-3);
+NormBounds relaxed_norm(const at::Tensor& x, double tol = 1e-3, const Family& family = {});
 
 // Below: the best of `restarts` >= 1 seeded random starts, and one more, of the
 // higher-order power method. Above: relaxed_norm. The two need not meet. `field` "real" is the paper's norm;

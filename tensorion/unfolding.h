@@ -74,6 +74,14 @@ class Unfolding {
 // the lowest mode. By number of modes, then lexicographic.
 std::vector<Modes> unfoldings(at::IntArrayRef shape);
 
+// A family of unfoldings, by sets of modes. An empty one stands for all unfoldings of a shape.
+using Family = std::vector<Modes>;
+
+// The unfoldings of a shape that are in the family, each once, by their canonical sets. Throws, in the name
+// of the function `name`, unless all sets are distinct modes in range that leave a mode larger than 1 on
+// either side.
+std::vector<Modes> unfoldings_of(at::IntArrayRef shape, const Family& family, const char* name);
+
 // The unfolding with the largest min(rows, cols), the first in the order of
 // `unfoldings` among equals: the paper's tau^opt. Needs effective order >= 2.
 Modes balanced_unfolding(at::IntArrayRef shape);

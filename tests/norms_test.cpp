@@ -73,6 +73,21 @@ TEST(Norms, DualFindsTheLargestWhereverItIs) {
   }
 }
 
+TEST(Norms, AreThoseOfAFamilyIfOneIsGiven) {
+  const auto x = gaussian({4, 3, 5}, 8, at::kDouble);
+  const Family one{{1, 2}}, two{{0}, {1}};
+  expect_value(dual_norm(x, one), nuclear_by_svd(x, {0}), rounding(at::kDouble, 60), "one unfolding");
+  const double larger = std::max(nuclear_by_svd(x, {0}), nuclear_by_svd(x, {1}));
+  expect_value(dual_norm(x, two), larger, rounding(at::kDouble, 60), "two unfoldings");
+  const auto [lower, upper] = relaxed_norm(x, 1e-6, one);
+  const double spectral = at::linalg_svdvals(unfold(x, {0}))[0].item<double>();
+  EXPECT_LE(lower, spectral);
+  EXPECT_GE(upper, spectral);
+  EXPECT_LE(upper - lower, 1e-6 * upper);
+  expect_error<c10::ValueError>([&] { dual_norm(x.unsqueeze(0), {{0}}); },
+                                "[tensorion.dual_norm] every set of family must leave a mode larger than 1");
+}
+
 TEST(Norms, KnownValues) {
   const auto x = testing::orthogonally_decomposable({3, -2, 1, 0.5}, {4, 5, 6}, 1);
   const double tolerance = rounding(at::kDouble, x.numel());

@@ -172,18 +172,20 @@ std::vector<double> polar_express_schedule(int64_t steps) {
 using Lmo = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 // x, which modes are rows, value, upper, solved.
-Lmo lmo(const Tensor& x, const std::string& unfolding, const std::string& polar) {
+Lmo lmo(const Tensor& x, const std::string& unfolding, const std::string& polar,
+        const tensorion::Family& family) {
   PolarOptions options;
   options.method = polar;
-  const auto result = tensorion::lmo(x, UnfoldingStrategy::parse(unfolding), options);
+  const auto result = tensorion::lmo(x, UnfoldingStrategy::parse(unfolding), options, family);
   auto rows = at::zeros({x.dim()}, at::kBool);
   for (const int64_t mode : result.modes) rows[mode] = true;
   return {result.x.contiguous(), rows.to(x.device()), number(result.value, at::kDouble, x),
           number(result.upper, at::kDouble, x), number(static_cast<double>(result.solved), at::kLong, x)};
 }
 
-Lmo lmo_meta(const Tensor& x, const std::string& unfolding, const std::string& polar) {
-  lmo(without_elements(x), unfolding, polar);
+Lmo lmo_meta(const Tensor& x, const std::string& unfolding, const std::string& polar,
+             const tensorion::Family& family) {
+  lmo(without_elements(x), unfolding, polar, family);
   return {uninitialized(x), at::empty({x.dim()}, x.options().dtype(at::kBool)),
           uninitialized_number(at::kDouble, x), uninitialized_number(at::kDouble, x),
           uninitialized_number(at::kLong, x)};
@@ -208,15 +210,19 @@ Tensor nuclear_norm_meta(const Tensor& x, at::IntArrayRef modes) {
   return uninitialized_number(x.scalar_type(), x);
 }
 
-Tensor dual_norm(const Tensor& x) { return tensorion::dual_norm(x.detach()); }
-Tensor dual_norm_meta(const Tensor& x) {
-  dual_norm(without_elements(x));
+Tensor dual_norm(const Tensor& x, const tensorion::Family& family) {
+  return tensorion::dual_norm(x.detach(), family);
+}
+Tensor dual_norm_meta(const Tensor& x, const tensorion::Family& family) {
+  dual_norm(without_elements(x), family);
   return uninitialized_number(x.scalar_type(), x);
 }
 
-Bounds relaxed_norm(const Tensor& x, double tol) { return bounds(tensorion::relaxed_norm(x, tol), x); }
-Bounds relaxed_norm_meta(const Tensor& x, double tol) {
-  relaxed_norm(without_elements(x), tol);
+Bounds relaxed_norm(const Tensor& x, double tol, const tensorion::Family& family) {
+  return bounds(tensorion::relaxed_norm(x, tol, family), x);
+}
+Bounds relaxed_norm_meta(const Tensor& x, double tol, const tensorion::Family& family) {
+  relaxed_norm(without_elements(x), tol, family);
   return uninitialized_bounds(x);
 }
 
@@ -354,13 +360,14 @@ TORCH_LIBRARY(tensorion, m) {
   m.def("polar(Tensor matrix, str method, float[]? ns_coefficients=None, int? ns_steps=None) -> Tensor",
         kCompilable);
   m.def(
-      "lmo(Tensor x, str unfolding, str polar) -> (Tensor x, Tensor rows, Tensor value, Tensor upper, Tensor "
+      "lmo(Tensor x, str unfolding, str polar, int[][] family) -> (Tensor x, Tensor rows, Tensor value, "
+      "Tensor upper, Tensor "
       "solved)",
       kReadsDevice);
 
   m.def("nuclear_norm(Tensor x, int[] modes) -> Tensor", kReadsDevice);
-  m.def("dual_norm(Tensor x) -> Tensor", kReadsDevice);
-  m.def("relaxed_norm(Tensor x, float tol) -> (Tensor lower, Tensor upper)", kReadsDevice);
+  m.def("dual_norm(Tensor x, int[][] family) -> Tensor", kReadsDevice);
+  m.def("relaxed_norm(Tensor x, float tol, int[][] family) -> (Tensor lower, Tensor upper)", kReadsDevice);
   m.def("spectral_norm(Tensor x, int restarts, str field) -> (Tensor lower, Tensor upper)", kReadsDevice);
   m.def("conv_norm(Tensor kernel, int[] input_size, str padding, int[] stride, int[] dilation) -> Tensor",
         kReadsDevice);

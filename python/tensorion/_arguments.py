@@ -12,6 +12,8 @@ import torch
 
 #: Which unfolding: "balanced", "online" or the modes that become the rows.
 UnfoldingLike = str | Sequence[int]
+#: A family of unfoldings: the modes that become the rows of each. None for all.
+FamilyLike = Sequence[Sequence[int]] | None
 #: Newton-Schulz coefficients: the name of a set, one row `(a, b, c)`, or a row for each step.
 CoefficientsLike = str | Sequence[float] | Sequence[Sequence[float]]
 
@@ -38,6 +40,17 @@ def ints(values: Iterable[int], name: str) -> list[int]:
     for value in known:
         _check_bits(value, name)
     return known
+
+
+def family(values: Iterable[Iterable[int]] | None, name: str) -> list[list[int]]:
+    """`values`, which must be a sequence of sets of modes, at least one; None for all."""
+    if values is None:
+        return []
+    try:
+        known = [ints(modes, name) for modes in values]
+    except TypeError:
+        refuse(name, "None or a sequence of sets of modes", values)
+    return known or refuse(name, "None or a sequence of sets of modes", values)
 
 
 def integer(value: int, name: str) -> int:

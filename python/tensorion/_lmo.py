@@ -46,7 +46,13 @@ class LmoResult:
         )
 
 
-def lmo(x: Tensor, *, unfolding: _arguments.UnfoldingLike = "online", polar: str = "auto") -> LmoResult:
+def lmo(
+    x: Tensor,
+    *,
+    unfolding: _arguments.UnfoldingLike = "online",
+    polar: str = "auto",
+    family: _arguments.FamilyLike = None,
+) -> LmoResult:
     """`argmax <x, X>` over `||X||_Sigma <= 1`, with its certificate.
 
     The optimum is the dual norm, `max over tau of ||x_(tau)||_*`. It is attained by folding the polar
@@ -58,11 +64,14 @@ def lmo(x: Tensor, *, unfolding: _arguments.UnfoldingLike = "online", polar: str
         unfolding: "online" finds the unfolding with the largest nuclear norm, but solves only those that
             bounds cannot rule out; "balanced" takes the squarest; a tuple of modes, the one they name.
         polar: as `method` of `tensorion.polar`.
+        family: sets of modes, as `[(0,), (0, 1)]`: the norms are over these unfoldings alone. "online" searches
+            among them; other values of `unfolding` do not go with it.
     """
     return LmoResult(
         *torch.ops.tensorion.lmo(
             _arguments.tensor(x, "lmo.x"),
             _arguments.unfolding(unfolding, "lmo.unfolding"),
             _arguments.text(polar, "lmo.polar"),
+            _arguments.family(family, "lmo.family"),
         )
     )

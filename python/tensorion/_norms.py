@@ -18,24 +18,30 @@ def nuclear_norm(x: Tensor, modes: Sequence[int]) -> Tensor:
     )
 
 
-def dual_norm(x: Tensor) -> Tensor:
+def dual_norm(x: Tensor, *, family: _arguments.FamilyLike = None) -> Tensor:
     """`max over tau of ||x_(tau)||_*`, the paper's `||x||_Sigma^dagger`, in the dtype of `x`.
+
+    With a `family` of sets of modes, as `[(0,), (0, 1)]`, over these unfoldings alone.
 
     Differentiable once: the gradient is the answer of `lmo`. A second derivative is an error.
     """
-    return torch.ops.tensorion.dual_norm(_arguments.tensor(x, "dual_norm.x"))
+    return torch.ops.tensorion.dual_norm(
+        _arguments.tensor(x, "dual_norm.x"), _arguments.family(family, "dual_norm.family")
+    )
 
 
-def relaxed_norm(x: Tensor, *, tol: float = 1e-3) -> tuple[float, float]:
+def relaxed_norm(x: Tensor, *, tol: float = 1e-3, family: _arguments.FamilyLike = None) -> tuple[float, float]:
     """Certified bounds `(lower, upper)` of the relaxed spectral norm, the paper's `||x||_Sigma`:
 
         max <m, x> over dual_norm(m) <= 1  =  min sum_tau ||xi^tau_(tau)||_2 over sum_tau xi^tau = x
 
     Every `m` bounds it from below and every decomposition from above; the search stops once
-    `upper - lower <= tol upper`. Not differentiable.
+    `upper - lower <= tol upper`. With a `family` of sets of modes the unfoldings are these alone. Not differentiable.
     """
     lower, upper = torch.ops.tensorion.relaxed_norm(
-        _arguments.tensor(x, "relaxed_norm.x"), _arguments.number(tol, "relaxed_norm.tol")
+        _arguments.tensor(x, "relaxed_norm.x"),
+        _arguments.number(tol, "relaxed_norm.tol"),
+        _arguments.family(family, "relaxed_norm.family"),
     )
     return lower.item(), upper.item()
 
@@ -111,7 +117,7 @@ class _Gradient(torch.autograd.Function):
 
 def _keep_input(ctx, inputs, output) -> None:
     ctx.save_for_backward(inputs[0])
-    ctx.modes = list(inputs[1]) if len(inputs) > 1 else None
+    ctx.unfoldings = inputs[1]  # the modes of one, or the family
 
 
 def _nuclear_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
@@ -120,17 +126,17 @@ def _nuclear_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
         if x.dim() == 0:
             derivative = x.sign()
         else:
-            matrix = torch.ops.tensorion.unfold(x, ctx.modes)
+            matrix = torch.ops.tensorion.unfold(x, ctx.unfoldings)
             factor = torch.ops.tensorion.polar(matrix, "svd")
-            derivative = torch.ops.tensorion.fold(factor, ctx.modes, x.shape)
+            derivative = torch.ops.tensorion.fold(factor, ctx.unfoldings, x.shape)
     return _Gradient.apply(x, gradient, derivative, "nuclear_norm"), None
 
 
-def _dual_norm_backward(ctx, gradient: Tensor) -> Tensor:
+def _dual_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
     (x,) = ctx.saved_tensors
     with torch.no_grad():
-        derivative = x.sign() if x.dim() == 0 else torch.ops.tensorion.lmo(x, "online", "svd")[0]
-    return _Gradient.apply(x, gradient, derivative, "dual_norm")
+        derivative = x.sign() if x.dim() == 0 else torch.ops.tensorion.lmo(x, "online", "svd", ctx.unfoldings)[0]
+    return _Gradient.apply(x, gradient, derivative, "dual_norm"), None
 
 
 torch.library.register_autograd("tensorion::nuclear_norm", _nuclear_norm_backward, setup_context=_keep_input)

@@ -127,7 +127,10 @@ def test_threads(shape, threads):
 
 @pytest.mark.parametrize("unfolding", ["online", "balanced", "(0, 2)"])
 def test_operator(unfolding):
-    opcheck(torch.ops.tensorion.lmo.default, (gaussian((3, 4, 5), 1).requires_grad_(), unfolding, "auto"))
+    opcheck(
+        torch.ops.tensorion.lmo.default,
+        (gaussian((3, 4, 5), 1).requires_grad_(), unfolding, "auto", [[0], [0, 1]] if unfolding == "online" else []),
+    )
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

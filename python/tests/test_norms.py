@@ -136,8 +136,8 @@ def test_gradients_of_euclidean_norms(norm, shape, modes):
 
 CALLS = [
     (OPS.nuclear_norm.default, ((0, 2),)),
-    (OPS.dual_norm.default, ()),
-    (OPS.relaxed_norm.default, (1e-2,)),
+    (OPS.dual_norm.default, ([],)),
+    (OPS.relaxed_norm.default, (1e-2, [[0], [0, 1]])),
     (OPS.spectral_norm.default, (2, "real")),
     (OPS.conv_norm.default, ((6,), "circular", (1,), (2,))),
 ]

@@ -49,15 +49,19 @@ at::Tensor direction_of(Contender& winner, const PolarOptions& polar) {
 
 }  // namespace
 
-LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
+LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar,
+              const Family& family) {
   const NoAutocastGuard no_autocast;
   TORCH_CHECK_TYPE(at::isFloatingType(m.scalar_type()) && !at::isFloat8Type(m.scalar_type()),
                    "[tensorion.lmo] expected a real floating-point tensor, got ", m.scalar_type());
   TORCH_CHECK_VALUE(m.layout() == at::kStrided, "[tensorion.lmo] expected a dense tensor, got ", m.layout());
   polar.check();
+  TORCH_CHECK_VALUE(family.empty() || unfolding.is_online(),
+                    "[tensorion.lmo] family goes with unfolding \"online\" only, got ", unfolding.str());
+  unfoldings_of(m.sizes(), family, "lmo");
   if (!m.is_cpu()) {
     // Certificates need values: on another device each would be a read from there.
-    auto result = lmo(m.detach().cpu(), unfolding, polar);
+    auto result = lmo(m.detach().cpu(), unfolding, polar, family);
     result.x = result.x.to(m.device());
     return result;
   }
@@ -65,7 +69,7 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
   LmoResult result;
   double upper = 0;
   if (unfolding.is_online() && m.numel() > 0) {
-    auto [winner, others, solved] = select_unfolding(input);
+    auto [winner, others, solved] = select_unfolding(input, family);
     const double own = winner.estimator.bounds().upper;
     const auto factor = factor_of(winner, polar);
     result.x = winner.fold(factor.x).clone();

@@ -154,10 +154,10 @@ class Search {
 
 }  // namespace
 
-std::vector<Candidate> candidates(const at::Tensor& m) {
+std::vector<Candidate> candidates(const at::Tensor& m, const Family& family) {
   const double norm = std::sqrt(inner_product(m, m)) * (1 + 1e-6);
   std::vector<Candidate> all;
-  for (const auto& modes : unfoldings(m.sizes())) {
+  for (const auto& modes : unfoldings_of(m.sizes(), family, "lmo")) {
     const Unfolding unfolding(m.sizes(), modes);
     const auto side = static_cast<double>(std::min(unfolding.rows(), unfolding.cols()));
     all.push_back({unfolding, std::sqrt(side) * norm, std::sqrt(side) * norm});
@@ -175,8 +175,8 @@ at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x) {
   return matrix;
 }
 
-Selection select_unfolding(const at::Tensor& m) {
-  auto all = candidates(m);
+Selection select_unfolding(const at::Tensor& m, const Family& family) {
+  auto all = candidates(m, family);
   const auto first = all.front().unfolding;
   if (all.front().upper != 0) return Search(m, std::move(all)).run();
   return {{first.modes(), first, false, 0, NuclearNormEstimator(gather(first, m))}};

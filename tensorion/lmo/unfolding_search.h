@@ -18,8 +18,8 @@ struct Candidate {
   bool traced = false;     // true if it was bounded by a partial trace of another Gram matrix
 };
 
-// All unfoldings with the bound ||A||_* <= sqrt(min(m, n)) ||A||_F, by decreasing bound.
-std::vector<Candidate> candidates(const at::Tensor& m);
+// The unfoldings of a family with the bound ||A||_* <= sqrt(min(m, n)) ||A||_F, by decreasing bound.
+std::vector<Candidate> candidates(const at::Tensor& m, const Family& family = {});
 
 // The unfolding of x: a view if possible, else a copy in scratch memory.
 at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x);
@@ -41,9 +41,9 @@ struct Selection {
   int64_t solved = 0;
 };
 
-// The unfolding with the largest nuclear norm; of a tensor that is zero, the first. Bounds rule most
-// unfoldings out; the choice between the others uses heuristic bounds (see LogDetBounds), and at last
+// The unfolding of the family with the largest nuclear norm; of a tensor that is zero, the first. Bounds rule
+// most unfoldings out; the choice between the others uses heuristic bounds (see LogDetBounds), and at last
 // eigenvalues in double precision.
-Selection select_unfolding(const at::Tensor& m);
+Selection select_unfolding(const at::Tensor& m, const Family& family = {});
 
 }  // namespace tensorion

@@ -30,16 +30,17 @@ at::Tensor nuclear_norm(const at::Tensor& x, at::IntArrayRef modes) {
   return scale_by_power_of_two(sum, exponent).to(x.scalar_type());
 }
 
-at::Tensor dual_norm(const at::Tensor& x) {
+at::Tensor dual_norm(const at::Tensor& x, const Family& family) {
   const NoAutocastGuard no_autocast;
   const int exponent = checked_exponent(x, "dual_norm");
+  const auto members = unfoldings_of(x.sizes(), family, "dual_norm");
   const auto values = computable(x, exponent);
   const auto euclidean = at::linalg_vector_norm(values);
   if (x.numel() == 0 || effective_order(x.sizes()) < 2)
     return scale_by_power_of_two(euclidean, exponent).to(x.scalar_type());
 
   std::vector<std::pair<int64_t, Unfolding>> by_side;  // min(rows, cols), the largest first
-  for (const auto& modes : unfoldings(x.sizes())) {
+  for (const auto& modes : members) {
     const Unfolding unfolding(x.sizes(), modes);
     by_side.emplace_back(std::min(unfolding.rows(), unfolding.cols()), unfolding);
   }

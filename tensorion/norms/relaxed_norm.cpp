@@ -31,10 +31,10 @@ constexpr double kPenaltyFactor = 1.3;
 
 double frobenius(const at::Tensor& x) { return at::linalg_vector_norm(x).item<double>(); }
 
-// All unfoldings, each with its smaller side as rows.
-std::vector<Unfolding> wide_unfoldings(at::IntArrayRef shape) {
+// The unfoldings of a family, each with its smaller side as rows.
+std::vector<Unfolding> wide_unfoldings(at::IntArrayRef shape, const Family& family) {
   std::vector<Unfolding> wide;
-  for (const auto& modes : unfoldings(shape)) {
+  for (const auto& modes : unfoldings_of(shape, family, "relaxed_norm")) {
     wide.emplace_back(shape, modes);
     if (wide.back().rows() <= wide.back().cols()) continue;
     Modes rest;
@@ -89,8 +89,8 @@ at::Tensor prox(const Unfolding& wide, const at::Tensor& v, double weight) {
 
 class Relaxation {
  public:
-  explicit Relaxation(const at::Tensor& x)
-      : x_(x), size_(frobenius(x)), unfoldings_(wide_unfoldings(x.sizes())) {
+  Relaxation(const at::Tensor& x, const Family& family)
+      : x_(x), size_(frobenius(x)), family_(family), unfoldings_(wide_unfoldings(x.sizes(), family)) {
     // The decomposition with one part, and x itself as the dual tensor, which
     // is the answer for every x whose balanced unfolding is orthogonal.
     size_t best = 0;
@@ -100,7 +100,7 @@ class Relaxation {
     }
     parts_.assign(unfoldings_.size(), at::zeros_like(x_));
     parts_[best] = x_;
-    multiplier_ = x_ / dual_norm(x_);
+    multiplier_ = x_ / dual_norm(x_, family_);
     lower_ = inner_product(multiplier_, x_);
     penalty_ = static_cast<double>(unfoldings_.size()) * frobenius(multiplier_) / size_;
   }
@@ -155,11 +155,13 @@ class Relaxation {
       sum += spectral(unfoldings_[i], at::add(parts[i], residual, 1.0 / static_cast<double>(active)));
     }
     if (active > 0) upper_ = std::min(upper_, sum);
-    lower_ = std::max(lower_, inner_product(multiplier_, x_) / dual_norm(multiplier_).item<double>());
+    lower_ =
+        std::max(lower_, inner_product(multiplier_, x_) / dual_norm(multiplier_, family_).item<double>());
   }
 
   at::Tensor x_;
   double size_;  // ||x||_F
+  Family family_;
   std::vector<Unfolding> unfoldings_;
   std::vector<at::Tensor> parts_;  // xi^tau
   at::Tensor multiplier_;          // m
@@ -168,19 +170,32 @@ class Relaxation {
   double upper_ = std::numeric_limits<double>::infinity();
 };
 
+// The family of a tensor for the same tensor without its modes of size 1.
+Family squeezed(const Family& family, at::IntArrayRef shape) {
+  Family result;
+  for (const auto& modes : unfoldings_of(shape, family, "relaxed_norm")) {
+    auto& own = result.emplace_back();
+    for (const int64_t mode : modes)
+      own.push_back(
+          std::count_if(shape.begin(), shape.begin() + mode, [](int64_t size) { return size != 1; }));
+  }
+  return result;
+}
+
 }  // namespace
 
-NormBounds relaxed_norm(const at::Tensor& x, double tol) {
+NormBounds relaxed_norm(const at::Tensor& x, double tol, const Family& family) {
   const NoAutocastGuard no_autocast;
   TORCH_CHECK_VALUE(tol > 0 && tol < 1, "[tensorion.relaxed_norm] tol must be in (0, 1), got ", tol);
   const auto input = norm_input(x, "relaxed_norm");
+  const auto members = squeezed(family, x.sizes());
   const auto& values = input.values;
   if (values.numel() == 0 || values.abs().max().item<double>() == 0) return {0, 0};
   if (values.dim() <= 2) {
     const auto norm = values.dim() == 2 ? at::linalg_svdvals(values)[0] : at::linalg_vector_norm(values);
     return norm_bounds(input, norm.item<double>(), norm.item<double>());
   }
-  Relaxation relaxation(values);
+  Relaxation relaxation(values, members);
   relaxation.solve(tol);
   return norm_bounds(input, relaxation.lower(), relaxation.upper());
 }

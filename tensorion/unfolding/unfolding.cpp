@@ -144,6 +144,20 @@ std::vector<Modes> unfoldings(at::IntArrayRef shape) {
   return all;
 }
 
+std::vector<Modes> unfoldings_of(at::IntArrayRef shape, const Family& family, const char* name) {
+  if (family.empty()) return unfoldings(shape);
+  std::vector<Modes> found;
+  for (const auto& modes : family) {
+    auto canonical = Unfolding(shape, modes).canonical();
+    TORCH_CHECK_VALUE(!canonical.empty(), "[tensorion.", name,
+                      "] every set of family must leave a mode larger than 1 on either side, got ",
+                      at::IntArrayRef(modes), " for shape ", shape);
+    if (std::find(found.begin(), found.end(), canonical) == found.end())
+      found.push_back(std::move(canonical));
+  }
+  return found;
+}
+
 Modes balanced_unfolding(at::IntArrayRef shape) {
   const Modes effective = effective_modes(shape);
   const size_t d = effective.size();
