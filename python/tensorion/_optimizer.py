@@ -122,6 +122,8 @@ class Tensorion(Optimizer):
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
         super().__init__(params, defaults)
+        if not self.param_groups:
+            raise ValueError("[tensorion.Tensorion] expected at least one parameter in some group, got none")
         _share.warn_if_small(self.param_groups)
 
     @property
@@ -140,6 +142,9 @@ class Tensorion(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, split by order unless it names its "algorithm". All of it or nothing."""
         group = _group_split.normalized(param_group, self._groups_given)
+        if not group["params"]:  # trainers make such groups, for a model without biases say
+            self._groups_given += 1
+            return
         parts = _group_split.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
         count = len(self.param_groups)
         try:
