@@ -13,16 +13,22 @@ for page in docs/*.md; do
   grep -q ": $(basename "$page")\$" mkdocs.yml || { echo "$page is not in the nav of mkdocs.yml" >&2; exit 1; }
 done
 
-# The pages of docs/ as they are, with README.md as the first one. Links to other files of the tree lead to the
-# repository.
+# The pages of docs/ as they are, with README.md as the first one, and the images that they show. Links to other files of
+# the tree lead to the repository.
 pages=build-docs/pages
 rm -rf "$pages"
 cp -r docs "$pages"
 cp mkdocs/*.md "$pages/"
 cp CHANGELOG.md "$pages/changelog.md"
-url=$(sed -n 's/^repo_url: *//p' mkdocs.yml)
-sed -E "s#\]\(docs/([a-z_]+\.md)#](\1#g; s#\]\((examples|results|tests|benchmarks|CONTRIBUTING\.md|LICENSE|SECURITY\.md|CITATION\.cff)#]($url/blob/main/\1#g" \
-  README.md >"$pages/index.md"
+cp README.md "$pages/index.md"
+for image in $(grep -ohE '\]\((\.\./)?results/[^)]+\.(png|svg)' README.md docs/*.md | sed -E 's#^\]\((\.\./)?##' | sort -u); do
+  mkdir -p "$pages/$(dirname "$image")"
+  cp "$image" "$pages/$image"
+done
+sed -E -i 's#\]\((\.\./)?(results/[^)]+\.(png|svg))#](./\2#g' "$pages"/*.md
+url=$(sed -n 's/^Repository = "\(.*\)"$/\1/p' pyproject.toml)
+sed -E -i "s#\]\(docs/([a-z_]+\.md)#](\1#g; s#\]\((examples|results|tests|benchmarks|CONTRIBUTING\.md|LICENSE|SECURITY\.md|CITATION\.cff)#]($url/blob/main/\1#g" \
+  "$pages/index.md"
 sed -E -i "s#\]\(\.\./#]($url/blob/main/#g" "$pages"/*.md
 NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true "$venv/bin/mkdocs" build --strict --quiet
 echo "The documentation is in build-docs/site/index.html."

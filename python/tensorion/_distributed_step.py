@@ -10,7 +10,8 @@ If tensors are not cut, nothing is sent in 1 and 2; if there is one row, nothing
 next round is solved. All ranks start them in the same order.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -53,78 +54,107 @@ def run(tasks: Sequence[Task]) -> None:
 def _round(grid: RankGrid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
     """One round, paused wherever messages are on their way. `by_rank`: who solves for which tensors."""
     rows = [by_rank[row * grid.cols : (row + 1) * grid.cols] for row in range(grid.rows)]
-    columns = range(grid.cols)
     row, mine = rows[grid.row], rows[grid.row][grid.col]
     like = next(task.target for tasks in by_rank for task in tasks)
 
+    def numel(owner: int, col: int) -> int:
+        """The elements in a column of the tensors that another column of this row solves for."""
+        return sum(task.layout.piece_numel(col) for task in row[owner])
+
+    # Nothing here keeps what is on its way, so that memory is given back as early as it can be.
     targets = [task.target for task in mine]
-    if grid.cols > 1:
-        received = _all_to_all(
-            grid,
-            [[task.target for task in tasks] for tasks in row],
-            [[task.layout.piece_numel(col) for task in mine] for col in columns],
-            like,
+    if grid.cuts:
+        received = yield from _exchange(
+            grid, [[task.target for task in tasks] for tasks in row], lambda source, col: numel(col, source), like
         )
-        yield
-        targets = _gather(mine, received(), grid)
+        targets = _gather(mine, received)
+        del received
     found = _solve(mine, targets)
-    del targets  # memory is given back as early as it can be
-    if grid.cols > 1:
-        received = _all_to_all(
-            grid,
-            [[_piece(task.layout, x, col) for task, x in zip(mine, found, strict=True)] for col in columns],
-            [[task.param.numel() for task in tasks] for tasks in row],
-            like,
-        )
+    del targets
+    if grid.cuts:
+        sending = _exchange(grid, _pieces(mine, found, grid.cols), numel, like)
         del found
-        yield
-        found = received()
+        found = yield from sending
     sizes = [sum(task.param.numel() for tasks in other for task in tasks) for other in rows]
-    device = _device(grid.along_col, like)
+    device = like.device
+    for side in grid.copies:
+        device = communication_device(side.group, device)
     all_pieces = like.new_empty(sum(sizes), device=device)
-    pieces = all_pieces.split(sizes)
-    torch.cat([like.new_empty(0, device=device), *(x.reshape(-1).to(device) for x in found)], out=pieces[grid.row])
-    del found
-    if grid.rows > 1:
-        works = [
-            dist.broadcast(piece, group=grid.along_col, group_src=number, async_op=True)
-            for number, piece in enumerate(pieces)
-            if piece.numel() > 0
-        ]
+    by_row = all_pieces.split(sizes)
+    torch.cat([like.new_empty(0, device=device), *(x.reshape(-1).to(device) for x in found)], out=by_row[grid.row])
+    del found, by_row
+    first, count = grid.row, 1  # of the rows whose pieces this rank has
+    for side in reversed(grid.copies):
+        first -= side.index * count
+        works = []
+        for number in range(side.size):
+            begin = sum(sizes[: first + number * count])
+            end = begin + sum(sizes[first + number * count :][:count])
+            if end > begin:
+                piece = all_pieces[begin:end]
+                works.append(dist.broadcast(piece, group=side.group, group_src=number, async_op=True))
+        count *= side.size
         yield
         for work in works:
             work.wait()
     _apply([task for tasks in by_rank for task in tasks], all_pieces.to(like.device))
 
 
-def _device(group: Any, like: Tensor) -> torch.device:
-    """The device of messages, which with CPU offload is not that of the tensors."""
-    return like.device if group is None else communication_device(group, like.device)
+def _exchange(
+    grid: RankGrid, sent: Sequence[Sequence[Tensor]], numel: Callable[[int, int], int], like: Tensor
+) -> Generator[None, None, list[Tensor]]:
+    """Send tensors to each column of the row; what each of them has sent here, as one flat tensor.
+
+    `numel(source, target)`: how many elements one column sends to another. They travel along one of the grid's cuts
+    after the other, so that tensors that are sharded over several dimensions of their mesh need no process group but
+    those of the dimensions.
+    """
+    places = list(product(*(range(side.size) for side in grid.cuts)))
+    columns = {place: col for col, place in enumerate(places)}
+    own = places[grid.col]
+    # What this rank has, by place: its target along the cuts ahead, and its source along those behind.
+    parcels = list(sent)
+    del sent
+    for cut, side in enumerate(grid.cuts):
+        by_peer: list[list[int]] = [[] for _ in range(side.size)]
+        for i, place in enumerate(places):
+            by_peer[place[cut]].append(i)
+        done = cut + 1
+        counts = [
+            [numel(columns[places[i][:done] + own[done:]], columns[own[:done] + places[i][done:]]) for i in parcel]
+            for parcel in by_peer
+        ]
+        received = _all_to_all(side.group, [[x for i in one for x in parcels[i]] for one in by_peer], counts, like)
+        del parcels
+        yield
+        arrived = dict(zip((i for parcel in by_peer for i in parcel), received(), strict=True))
+        parcels = [[arrived[i]] for i in range(grid.cols)]
+    return [piece for (piece,) in parcels]
 
 
 def _all_to_all(
-    grid: RankGrid, sent: Sequence[Sequence[Tensor]], counts: Sequence[Sequence[int]], like: Tensor
+    group: Any, sent: Sequence[Sequence[Tensor]], counts: Sequence[Sequence[int]], like: Tensor
 ) -> Callable[[], list[Tensor]]:
-    """Start to send tensors to each column of the row, and to receive flat ones of `counts` entries from each.
+    """Start to send tensors to each rank of the group, and to receive flat ones of `counts` entries from each.
 
     The result waits for them.
     """
-    device = _device(grid.along_row, like)
+    device = communication_device(group, like.device)  # with CPU offload not that of the tensors
     outgoing = torch.cat([like.new_empty(0), *(x.reshape(-1) for tensors in sent for x in tensors)]).to(device)
     incoming = like.new_empty(sum(map(sum, counts)), device=device)
     work = dist.all_to_all_single(
         incoming,
         outgoing,
-        [sum(column) for column in counts],
+        [sum(parcel) for parcel in counts],
         [sum(x.numel() for x in tensors) for tensors in sent],
-        group=grid.along_row,
+        group=group,
         async_op=True,
     )
 
     def received() -> list[Tensor]:
         nonlocal incoming, outgoing
         work.wait()
-        pieces = incoming.to(like.device).split([count for column in counts for count in column])
+        pieces = incoming.to(like.device).split([count for parcel in counts for count in parcel])
         incoming = outgoing = like  # were needed until now
         return list(pieces)
 
@@ -132,16 +162,23 @@ def _all_to_all(
 
 
 def _piece(layout: ShardLayout, x: Tensor, col: int) -> Tensor:
-    return x.narrow(layout.mode, *layout.span(col))
+    for mode, (first, length) in enumerate(layout.boxes[col]):
+        x = x.narrow(mode, first, length)
+    return x
 
 
-def _gather(tasks: Sequence[Task], pieces: Sequence[Tensor], grid: RankGrid) -> list[Tensor]:
-    """Whole tensors from flat pieces, which come by column, then by task."""
+def _pieces(tasks: Sequence[Task], whole: Sequence[Tensor], cols: int) -> list[list[Tensor]]:
+    """The pieces of whole tensors, by column."""
+    return [[_piece(task.layout, x, col) for task, x in zip(tasks, whole, strict=True)] for col in range(cols)]
+
+
+def _gather(tasks: Sequence[Task], parcels: Sequence[Tensor]) -> list[Tensor]:
+    """Whole tensors from the pieces of each column, which come one after the other."""
     whole = [task.target.new_empty(task.layout.shape) for task in tasks]
-    for index, piece in enumerate(pieces):
-        col, number = divmod(index, len(tasks))
-        layout = tasks[number].layout
-        _piece(layout, whole[number], col).copy_(piece.view(layout.piece_shape(col)))
+    for col, parcel in enumerate(parcels):
+        pieces = parcel.split([task.layout.piece_numel(col) for task in tasks])
+        for task, x, piece in zip(tasks, whole, pieces, strict=True):
+            _piece(task.layout, x, col).copy_(piece.view(task.layout.piece_shape(col)))
     return whole
 
 

@@ -53,8 +53,6 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
             )
         group["param_names"] = [name for name, _ in named]
         params = [param for _, param in named]
-    if not params:
-        raise ValueError(f"[tensorion.Tensorion] expected at least one parameter in group {number}, got none")
     for index, param in enumerate(params):
         if not isinstance(param, Tensor):
             raise TypeError(
@@ -103,7 +101,7 @@ def split(
     others: Sequence[Mapping[str, Any]],
     process_group: Any,
 ) -> list[dict[str, Any]]:
-    """A normalized group in up to two: by order (see `Tensorion`), unless it names its algorithm.
+    """A normalized group in up to two: by order (see `Tensorion`), unless it names its algorithm or has `use_fallback`.
 
     `others` are the groups that the optimizer already has.
     """
@@ -119,9 +117,12 @@ def split(
         pieces,
         own_labels + [f"the optimizer's {label}" for i, other in enumerate(others) for label in labels(i, other)],
     )
+    is_marked = bool(given.get("use_fallback"))  # as timm marks the groups of its fallback_list
     members: dict[str, list[int]] = {}  # of each algorithm, tensorion first
     for index, (param, label) in enumerate(zip(params, own_labels, strict=True)):
         reason = "" if options["algorithm"] else _fallback_reason(param, label, options)
+        if is_marked and not options["algorithm"]:
+            reason = "use_fallback"
         algorithm = options["algorithm"] or (options["fallback"] if reason else "tensorion")
         if algorithm is None:
             raise ValueError(f"[tensorion.Tensorion] {label} is not Tensorion's ({reason}), and there is no fallback")
@@ -136,6 +137,8 @@ def split(
             part["why"] = f"order {'>=' if algorithm == 'tensorion' else '<'} {options['min_order']}"
             if options["batch_modes"] or options["split_sizes"]:
                 part["why"] = "slices" if algorithm == "tensorion" else "one mode > 1"
+            if is_marked:
+                part["why"] = "use_fallback"
         part["params"] = [(names[i], params[i]) if names else params[i] for i in members[algorithm]]
         parts.append(part)
     return parts

@@ -122,6 +122,8 @@ class Tensorion(Optimizer):
         self._groups_given = 0  # before they were split: what errors count by
         self._skipped: Tensor | None = None  # counted on the device
         super().__init__(params, defaults)
+        if not self.param_groups:
+            raise ValueError("[tensorion.Tensorion] expected at least one parameter in some group, got none")
         _share.warn_if_small(self.param_groups)
 
     @property
@@ -140,6 +142,9 @@ class Tensorion(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group, split by order unless it names its "algorithm". All of it or nothing."""
         group = _group_split.normalized(param_group, self._groups_given)
+        if not group["params"]:  # trainers make such groups, for a model without biases say
+            self._groups_given += 1
+            return
         parts = _group_split.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
         count = len(self.param_groups)
         try:
@@ -153,6 +158,9 @@ class Tensorion(Optimizer):
             for key in self.defaults.keys() - set(_options.KEYS[part["algorithm"]]):
                 del part[key]
         self._groups_given += 1
+        # It exists before the first step, since torch.compile does not keep new attributes of an optimizer.
+        if self._skipped is None:
+            self._skipped = self._new_counter(0)
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -178,11 +186,8 @@ class Tensorion(Optimizer):
         verdict = _preflight.check_step(self.param_groups, self.defaults, self.state, self._process_group, overflow)
         if verdict.skipped is not None:
             self._count_skipped(verdict.skipped)
-        found_inf = verdict.found_inf
-        if found_inf is not None and found_inf.device.type == "cpu":
-            if found_inf.item():
-                return loss
-            found_inf = None
+        if verdict.skip:
+            return loss
         tasks: list[_distributed_step.Task] = []
         for updates, options in zip(verdict.updates, verdict.options, strict=True):
             for update in updates:
@@ -193,17 +198,32 @@ class Tensorion(Optimizer):
             if shared:
                 tasks += self._accumulate(shared, options)
             if own:
-                self._call(own, options, found_inf)
+                self._call(own, options, verdict.found_inf)
         if tasks:
             _distributed_step.run(tasks)
         return loss
 
     def _count_skipped(self, skipped: Tensor) -> None:
         """Count in place, so that replays of a captured graph count, too."""
+        # Since the optimizer was made, the policy may have changed, or the parameters may have moved.
         if self._skipped is None:
-            with torch.inference_mode(False):
-                self._skipped = torch.zeros_like(skipped)
-        self._skipped.add_(skipped.to(self._skipped.device))
+            self._skipped = self._counter(0, skipped.device)
+        elif self._skipped.device != skipped.device:
+            self._skipped = self._skipped.to(skipped.device)
+        self._skipped.add_(skipped)
+
+    def _new_counter(self, count: int) -> Tensor | None:
+        """A counter where gradients will be; None if there is nothing to count."""
+        skipping = [group["params"][0] for group in self.param_groups if group.get("nonfinite") == "skip"]
+        devices = [param.device for param in skipping if not param.is_meta]
+        if not devices and not count:
+            return None
+        return self._counter(count, devices[0] if devices else torch.device("cpu"))
+
+    @staticmethod
+    def _counter(count: int, device: torch.device) -> Tensor:
+        with torch.inference_mode(False):
+            return torch.full((), float(count), device=device)
 
     def _accumulate(
         self, shared: list[tuple[Tensor, _sharding.ShardLayout]], options: dict[str, Any]
@@ -236,7 +256,7 @@ class Tensorion(Optimizer):
         for decide, members in _state.by_decision(params, self.state, options["online_interval"]):
             choices = [self.state[param]["unfolding"] for param in members]
             self._run_operator(members, options, found_inf, choices=choices, decide=decide)
-        _state.count_steps(params, self.state)
+        _state.count_steps(params, self.state, found_inf)
 
     def _run_operator(
         self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None, **choices: Any
@@ -301,8 +321,7 @@ class Tensorion(Optimizer):
         finally:
             handle.remove()
         assert checked is not None
-        skipped = checked.get("skipped_steps", 0)
-        self._skipped = torch.tensor(float(skipped)) if skipped else None
+        self._skipped = self._new_counter(checked.get("skipped_steps", 0))
         for group, saved in zip(self.param_groups, checked["param_groups"], strict=True):
             for param, key in zip(group["params"], saved["params"], strict=True):
                 if param in self.state:

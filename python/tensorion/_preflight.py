@@ -32,6 +32,8 @@ class Verdict(NamedTuple):
     found_inf: Tensor | None
     #: The same for the policy "skip" alone, which counts the steps that it skips.
     skipped: Tensor | None = None
+    #: Whether ranks have agreed to skip it. `found_inf` is None then.
+    skip: bool = False
 
 
 def check_step(
@@ -68,14 +70,15 @@ def check_step(
     # Another rank may skip for a tensor that this one does not have.
     if not (skip or verdict.found_inf is not None):
         return verdict
-    found_inf = torch.tensor(float(skip))
-    return verdict._replace(found_inf=found_inf, skipped=found_inf if overflow is None else verdict.skipped)
+    skipped = torch.tensor(float(skip)) if overflow is None else verdict.skipped
+    return verdict._replace(found_inf=None, skipped=skipped, skip=skip)
 
 
 def _with_overflow(verdict: Verdict, overflow: Tensor | None) -> Verdict:
     """The verdict if a GradScaler has found what is not finite: it skips the step, and counts it, by itself."""
     if overflow is None:
         return verdict._replace(skipped=verdict.found_inf)
+    overflow = (overflow != 0).to(torch.float32)  # GradScaler adds up what it found on several devices
     if verdict.found_inf is None:
         return verdict._replace(found_inf=overflow)
     own = verdict.found_inf

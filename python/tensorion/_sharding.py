@@ -1,6 +1,8 @@
 """Where a tensor lies: whole in this process, the same on several ranks, or cut into pieces among them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -10,45 +12,93 @@ import torch.distributed as dist
 from torch import Tensor
 
 
+class Side(NamedTuple):
+    """One dimension of a grid of ranks."""
+
+    size: int
+    index: int  # of this rank
+    group: Any  # the process group of the ranks that differ in this dimension alone
+
+
 class RankGrid(NamedTuple):
-    """Ranks in rows. Each row holds the whole tensor, in as many pieces as there are columns."""
+    """Ranks in rows. Each row holds the whole tensor, in as many pieces as there are columns.
+
+    Rows are the ranks of all copies, and columns those of all cuts, in row-major order.
+    """
 
     #: Sorts grids in the same order on all of their ranks.
     order: tuple[int, str]
-    rows: int
-    cols: int
-    row: int  # of this rank
-    col: int
-    along_row: Any  # the process group of the ranks with the other pieces; None if there are none
-    along_col: Any  # that of the ranks with the same piece
+    copies: tuple[Side, ...]  # the dimensions over which the tensor is replicated
+    cuts: tuple[Side, ...]  # those over which it is sharded
+
+    @property
+    def rows(self) -> int:
+        return prod(side.size for side in self.copies)
+
+    @property
+    def row(self) -> int:
+        return _row_major(self.copies)
+
+    @property
+    def cols(self) -> int:
+        return prod(side.size for side in self.cuts)
+
+    @property
+    def col(self) -> int:
+        return _row_major(self.cuts)
 
     @property
     def size(self) -> int:
         return self.rows * self.cols
 
 
+def _row_major(sides: Sequence[Side]) -> int:
+    """The number of this rank among those of these dimensions."""
+    number = 0
+    for side in sides:
+        number = number * side.size + side.index
+    return number
+
+
+#: A part of a tensor: the first index, and the number of indices, along each mode.
+Box = tuple[tuple[int, int], ...]
+
+
 class ShardLayout(NamedTuple):
-    """Where a tensor lies: a grid, and the mode along which it is cut there (0 if it is not)."""
+    """Where a tensor lies: a grid, and the part of the tensor in each of its columns."""
 
     grid: RankGrid
     shape: tuple[int, ...]
-    mode: int
-    spans: tuple[tuple[int, int], ...] | None = None  # of each column; None if they are as torch.chunk cuts
-
-    def span(self, col: int) -> tuple[int, int]:
-        """The first index along the mode, and the number of indices, of the piece in a column."""
-        if self.spans is not None:
-            return self.spans[col]
-        size = self.shape[self.mode]
-        length = -(-size // self.grid.cols)
-        first = min(col * length, size)
-        return first, min(length, size - first)
+    boxes: tuple[Box, ...]  # of each column
+    modes: tuple[int, ...] = ()  # which mode each of the grid's cuts divides
 
     def piece_shape(self, col: int) -> tuple[int, ...]:
-        return (*self.shape[: self.mode], self.span(col)[1], *self.shape[self.mode + 1 :])
+        return tuple(length for _, length in self.boxes[col])
 
     def piece_numel(self, col: int) -> int:
         return prod(self.piece_shape(col))
+
+
+def whole_layout(grid: RankGrid, shape: tuple[int, ...]) -> ShardLayout:
+    """Of a tensor that is not cut."""
+    return ShardLayout(grid, shape, (tuple((0, size) for size in shape),))
+
+
+@lru_cache(maxsize=2**12)
+def _boxes(shape: tuple[int, ...], cuts: tuple[tuple[int, int], ...], order: tuple[int, ...]) -> tuple[Box, ...]:
+    """The part of each column. `cuts`: (mode, parts); in this order each divides, as torch.chunk does, what the ones
+    before it left."""
+    found = []
+    for coordinates in product(*(range(parts) for _, parts in cuts)):
+        box = [(0, size) for size in shape]
+        for cut in order:
+            mode, parts = cuts[cut]
+            first, size = box[mode]
+            length = -(-size // parts)
+            begin = min(coordinates[cut] * length, size)
+            box[mode] = (first + begin, min(length, size - begin))
+        found.append(tuple(box))
+    return tuple(found)
 
 
 def is_dtensor(tensor: Tensor) -> bool:
@@ -79,38 +129,51 @@ def to_local(tensor: Tensor) -> Tensor:
 
 
 def layout_of(param: Tensor, process_group: Any) -> ShardLayout | None:
-    """Where the parameter lies among ranks; None if this process has it to itself.
-
-    Raises if it is cut along more than one dimension of its mesh.
-    """
+    """Where the parameter lies among ranks; None if this process has it to itself."""
+    shape = tuple(param.shape)
     if not is_dtensor(param):
         size = 1 if process_group is None else process_group.size()
         if size == 1:
             return None
-        order = (size, process_group.group_name)
-        return ShardLayout(
-            RankGrid(order, size, 1, process_group.rank(), 0, None, process_group), tuple(param.shape), 0
-        )
+        copies = (Side(size, process_group.rank(), process_group),)
+        return whole_layout(RankGrid((size, process_group.group_name), copies, ()), shape)
     mesh, placements = param.device_mesh, param.placements  # type: ignore[attr-defined]
     # Dimensions of one rank divide nothing.
     wide = [dimension for dimension in range(mesh.ndim) if mesh.size(dimension) > 1]
-    cuts = [dimension for dimension in wide if placements[dimension].is_shard()]
-    copies = [dimension for dimension in wide if placements[dimension].is_replicate()]
-    if len(cuts) > 1 or len(copies) > 1 or len(cuts) + len(copies) < len(wide):
-        raise ValueError(
-            "expected a DTensor that is sharded over at most one dimension of its mesh and replicated over at most "
-            f"one, as fully_shard makes them, got {placements}"
-        )
+    cuts = [dimension for dimension in wide if _is_cut(placements[dimension])]
+    copies = tuple(_side(mesh, dimension) for dimension in wide if placements[dimension].is_replicate())
+    if len(cuts) + len(copies) < len(wide):
+        raise ValueError(f"expected a DTensor that is sharded or replicated, got {placements}")
     if not wide:
         return None
-    rows, row, along_col = _dimension(mesh, copies)
-    cols, col, along_row = _dimension(mesh, cuts)
-    mode = placements[cuts[0]].dim % param.dim() if cuts else 0
-    found = ShardLayout(RankGrid(_order(mesh), rows, cols, row, col, along_row, along_col), tuple(param.shape), mode)
-    expected, got = found.piece_shape(col), tuple(to_local(param).shape)
+    grid = RankGrid(_order(mesh), copies, tuple(_side(mesh, dimension) for dimension in cuts))
+    modes = tuple(placements[dimension].dim % param.dim() for dimension in cuts)
+    sizes = tuple((mode, mesh.size(dimension)) for mode, dimension in zip(modes, cuts, strict=True))
+    found = ShardLayout(grid, shape, _boxes(shape, sizes, _cut_order(placements, cuts, sizes)), modes)
+    expected, got = found.piece_shape(grid.col), tuple(to_local(param).shape)
     if got != expected:
         raise ValueError(f"expected a piece of shape {list(expected)} on this rank, got {list(got)}")
     return found
+
+
+def _is_cut(placement: Any) -> bool:
+    return placement.is_shard() or hasattr(placement, "split_factor")
+
+
+def _cut_order(placements: Any, cuts: Sequence[int], sizes: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """The order in which cuts divide: that of the mesh's dimensions, but for `_StridedShard`.
+
+    This is what `fully_shard` makes of a tensor that tensor parallelism has divided along the same mode: it divides
+    the pieces, so it comes after the dimensions behind it, whose number of pieces is its `split_factor`.
+    """
+    factors = [getattr(placements[dimension], "split_factor", 1) for dimension in cuts]
+    for number, factor in enumerate(factors):
+        mode = sizes[number][0]
+        if factor not in (1, prod(parts for other, parts in sizes[number + 1 :] if other == mode)):
+            raise ValueError(f"expected a DTensor whose pieces are contiguous along each mode, got {placements}")
+    plain = [number for number, factor in enumerate(factors) if factor == 1]
+    strided = [number for number, factor in enumerate(factors) if factor > 1]
+    return (*plain, *reversed(strided))
 
 
 #: Of meshes. A strong reference would keep their connections open until the interpreter ends.
@@ -124,10 +187,8 @@ def _order(mesh: Any) -> tuple[int, str]:
     return order
 
 
-def _dimension(mesh: Any, dimensions: list[int]) -> tuple[int, int, Any]:
-    if not dimensions:
-        return 1, 0, None
-    return mesh.size(dimensions[0]), mesh.get_local_rank(dimensions[0]), mesh.get_group(dimensions[0])
+def _side(mesh: Any, dimension: int) -> Side:
+    return Side(mesh.size(dimension), mesh.get_local_rank(dimension), mesh.get_group(dimension))
 
 
 class Sharing(NamedTuple):

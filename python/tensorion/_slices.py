@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._sharding import RankGrid, ShardLayout
+from ._sharding import Box, RankGrid, ShardLayout, whole_layout
 
 
 class Slice(NamedTuple):
@@ -37,55 +37,62 @@ def slices(
 ) -> Iterator[Slice]:
     """The slices of which this rank has a part, from its pieces of tensors that all lie as `layout` says.
 
-    A slice that lies whole on this rank, and on the ranks with copies of it, is shared with those alone.
+    A slice is shared only with the ranks that have the same indices along batch modes. One that lies whole on this rank
+    is shared only with the ranks that have copies of it.
     """
     grid, shape = layout.grid, layout.shape
     batch = sorted(batch_modes)
     rest = [mode for mode in range(len(shape)) if mode not in batch]
-    column = grid._replace(order=(grid.order[0], f"{grid.order[1]} slices"), cols=1, col=0, along_row=None)
+    column = _subgrid(grid, [])
+    kept = [number for number, mode in enumerate(layout.modes) if mode not in batch]
+    shared = _subgrid(grid, kept) if len(kept) < len(grid.cuts) else grid
+    boxes = [tuple(box[mode] for mode in rest) for box in _boxes_alike(layout, kept)]
     sizes = [block[0] for block in torch.ops.tensorion.block_shapes(shape, batch_modes, split_sizes)] if rest else []
-    ends = list(accumulate(sizes))
-    is_cut = grid.cols > 1 and layout.mode not in batch
     for index in product(*(range(pieces[0].shape[mode]) for mode in batch)):
         views = tuple(_selected(piece, batch, index) for piece in pieces)
         if not rest:
-            yield Slice(views, ShardLayout(column, (), 0))
+            yield Slice(views, whole_layout(column, ()))
             continue
-        for size, end in zip(sizes, ends, strict=True):
+        for size, end in zip(sizes, accumulate(sizes), strict=True):
             whole = (size, *(shape[mode] for mode in rest[1:]))
-            if not is_cut:
-                blocks = tuple(view.narrow(0, end - size, size) for view in views)
-                yield Slice(blocks, ShardLayout(column if grid.cols > 1 else grid, whole, 0))
-            elif layout.mode != rest[0]:
-                blocks = tuple(view.narrow(0, end - size, size) for view in views)
-                spans = tuple(layout.span(col) for col in range(grid.cols))
-                yield Slice(blocks, ShardLayout(grid, whole, rest.index(layout.mode), spans))
-            else:
-                yield from _cut_block(views, layout, whole, end - size, grid, column)
+            parts = tuple((_common(box[0], end - size, size), *box[1:]) for box in boxes)
+            first, length = parts[shared.col][0]
+            start = end - size + first - boxes[shared.col][0][0] if length else 0
+            blocks = tuple(view.narrow(0, start, length) for view in views)
+            found = ShardLayout(shared, whole, parts, tuple(rest.index(layout.modes[number]) for number in kept))
+            owners = [col for col in range(shared.cols) if found.piece_shape(col) == whole]
+            if not owners:
+                yield Slice(blocks, found)
+            elif shared.col in owners:
+                yield Slice(blocks, whole_layout(column if grid.cuts else grid, whole))
+
+
+def _subgrid(grid: RankGrid, kept: Sequence[int]) -> RankGrid:
+    """The ranks that differ from this one only in some of the grid's cuts."""
+    order = (grid.order[0], f"{grid.order[1]} slices {kept}")
+    return grid._replace(order=order, cuts=tuple(grid.cuts[number] for number in kept))
+
+
+def _boxes_alike(layout: ShardLayout, kept: Sequence[int]) -> list[Box]:
+    """The boxes in the columns of that subgrid."""
+    cuts = layout.grid.cuts
+    return [
+        box
+        for box, place in zip(layout.boxes, product(*(range(side.size) for side in cuts)), strict=True)
+        if all(place[number] == side.index for number, side in enumerate(cuts) if number not in kept)
+    ]
+
+
+def _common(span: tuple[int, int], first: int, size: int) -> tuple[int, int]:
+    """The indices of a span in the block of `size` indices from `first`, counted from there."""
+    begin, end = max(span[0], first), min(sum(span), first + size)
+    return (begin - first, end - begin) if end > begin else (0, 0)
 
 
 def _selected(piece: Tensor, batch: Sequence[int], index: Sequence[int]) -> Tensor:
     for mode, i in zip(reversed(batch), reversed(index), strict=True):
         piece = piece.select(mode, i)
     return piece
-
-
-def _cut_block(
-    views: Sequence[Tensor], layout: ShardLayout, whole: tuple[int, ...], first: int, grid: RankGrid, column: RankGrid
-) -> Iterator[Slice]:
-    """The block from index `first` of the mode that is cut among ranks, if this rank has a part in it."""
-    spans: list[tuple[int, int]] = []
-    for col in range(grid.cols):
-        start, length = layout.span(col)
-        begin, end = max(start, first), min(start + length, first + whole[0])
-        spans.append((begin - first, end - begin) if end > begin else (0, 0))
-    start = layout.span(grid.col)[0]
-    offset, length = spans[grid.col]
-    blocks = tuple(view.narrow(0, first + offset - start if length else 0, length) for view in views)
-    if whole[0] not in (span[1] for span in spans):
-        yield Slice(blocks, ShardLayout(grid, whole, 0, tuple(spans)))
-    elif length:
-        yield Slice(blocks, ShardLayout(column, whole, 0))
 
 
 def text(shape: Sequence[int], group: dict[str, Any]) -> str:

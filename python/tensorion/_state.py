@@ -66,8 +66,12 @@ def by_decision(
     return [(decide, members) for decide, members in found.items() if members]
 
 
-def count_steps(params: Sequence[Tensor], state: Mapping[Tensor, Mapping[str, Any]]) -> None:
-    torch._foreach_add_([state[param]["step"] for param in params], 1)
+def count_steps(params: Sequence[Tensor], state: Mapping[Tensor, Mapping[str, Any]], found_inf: Tensor | None) -> None:
+    """Count a step of "online". One that is skipped does not count, unless only an accelerator knows that it is."""
+    steps = [state[param]["step"] for param in params]
+    torch._foreach_add_(steps, 1)
+    if found_inf is not None and found_inf.is_cpu:
+        torch._foreach_sub_(steps, [found_inf] * len(steps))
 
 
 def convert(state: dict[str, Any], param: Tensor, saved: Mapping[str, Any], algorithm: str) -> None:

@@ -193,9 +193,11 @@ def test_averaged_model():
         torch.testing.assert_close(param, torch.stack([snapshot[i] for snapshot in snapshots]).mean(0))
 
 
-def test_unscaled_gradients_are_as_without_a_scaler():
+@pytest.mark.parametrize("unscales", [True, False])
+def test_unscaled_gradients_are_as_without_a_scaler(unscales):
     model = conv_net()
     optimizer = Tensorion(model.parameters())
+    optimizer._step_supports_amp_scaling = unscales  # False, as docs/recipes.md says, for Lightning to clip
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1)
     for _ in range(3):
         optimizer.zero_grad()

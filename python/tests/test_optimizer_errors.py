@@ -132,7 +132,7 @@ WHOLE = gaussian((6, 3, 4), 1)
     ("params", "error", "message"),
     [
         (lambda: [], ValueError, "empty parameter list"),
-        (lambda: [{"params": []}], ValueError, "at least one parameter in group 0, got none"),
+        (lambda: [{"params": []}, {"params": []}], ValueError, "at least one parameter in some group, got none"),
         (lambda: parameters()[0], TypeError, "an iterable of Tensors or dicts"),
         (lambda: [parameters()[0], 3.0], TypeError, "expected Tensors, got float as parameter 1 of group 0"),
         (lambda: [{"params": {parameters()[0]}}], TypeError, "expected parameters in an order, got a set"),

@@ -120,3 +120,33 @@ def test_add_param_group():
     optimizer.step()
     Tensorion([alone], lr=0.3).step()
     assert_same([matrix], [alone])
+
+
+def test_a_group_marked_for_the_fallback():
+    # timm's fallback_list marks groups so; the mark was ignored.
+    params = parameters()
+    optimizer = Tensorion([{"params": params[:1], "use_fallback": True}, {"params": params[1:]}], min_order=2, lr=0.1)
+    assert [(group["algorithm"], group["why"]) for group in optimizer.param_groups] == [
+        ("adamw", "use_fallback"),
+        ("tensorion", "order >= 2"),
+        ("adamw", "order < 2"),
+    ]
+    named = Tensorion([{"params": params[:1], "use_fallback": True, "algorithm": "tensorion"}])
+    assert named.param_groups[0]["algorithm"] == "tensorion"
+    with pytest.raises(ValueError, match=r"is not Tensorion's \(use_fallback\), and there is no fallback"):
+        Tensorion([{"params": params[:1], "use_fallback": True}], fallback=None)
+
+
+def test_a_group_without_parameters_is_left_out():
+    # The Trainer of Transformers makes a group of all biases and norms, and a model may have none.
+    params, twins = parameters(), parameters()
+    optimizer = Tensorion([{"params": []}, {"params": params}, {"params": [], "weight_decay": 0.0}])
+    optimizer.add_param_group({"params": []})
+    reference = Tensorion(twins)
+    assert [group["algorithm"] for group in optimizer.param_groups] == ["tensorion", "adamw"]
+    set_gradients(params, 1)
+    set_gradients(twins, 1)
+    optimizer.step()
+    reference.step()
+    assert_same(params, twins)
+    optimizer.load_state_dict(reference.state_dict())
