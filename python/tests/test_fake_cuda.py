@@ -38,7 +38,7 @@ NUMBERS = {
     "nuclear_norm": (lambda x: tensorion.nuclear_norm(x, (0,)), 1),
     "dual_norm": (tensorion.dual_norm, 1),
     # Their Python functions return plain numbers.
-    "relaxed_norm": (lambda x: torch.ops.tensorion.relaxed_norm(x, 1e-3), 2),
+    "relaxed_norm": (lambda x: torch.ops.tensorion.relaxed_norm(x, 1e-3, []), 2),
     "spectral_norm": (lambda x: torch.ops.tensorion.spectral_norm(x, 4, "real"), 2),
     "conv_norm": (lambda x: torch.ops.tensorion.conv_norm(x, [8, 8], "circular", [1, 1], [1, 1]), 1),
 }
