@@ -4,13 +4,18 @@
 #include <torch/serialize/archive.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 namespace tensorion {
 namespace {
 
 using c10::IValue;
 using Betas = TensorionOptions::Betas;
+
+// Options that files of earlier versions lack; they keep their defaults then.
+constexpr std::array<std::string_view, 3> kAdded{"online_interval", "batch_modes", "split_sizes"};
 
 // ---- Values as archives and operators hold them
 
@@ -173,10 +178,8 @@ void TensorionOptions::serialize(torch::serialize::InputArchive& archive) {
   for (const auto& option : option_table()) {
     IValue value;
     const bool is_there = archive.try_read(option.name, value);
-    // Files of earlier versions lack these options, which then keep their defaults.
-    const std::string name = option.name;
-    if (!is_there && (name == "online_interval" || name == "batch_modes" || name == "split_sizes")) continue;
-    TORCH_CHECK_VALUE(is_there, "[tensorion.Tensorion] the saved options lack '", name, "'");
+    if (!is_there && std::count(kAdded.begin(), kAdded.end(), option.name) > 0) continue;
+    TORCH_CHECK_VALUE(is_there, "[tensorion.Tensorion] the saved options lack '", option.name, "'");
     option.set(*this, value);
   }
 }
