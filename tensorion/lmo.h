@@ -51,7 +51,7 @@ struct UnfoldingChoices {
 struct LmoResult {
   at::Tensor x;
   Modes modes;         // the unfolding that was solved
-  double value = 0;    // <M, x>, less where the method may exceed the unit ball
+  double value = 0;    // <M, x>, less if the method may exceed the unit ball
   double upper = 0;    // value <= optimum <= upper, up to rounding
   int64_t solved = 0;  // unfoldings on which a nuclear norm had to be computed
 };

@@ -41,8 +41,8 @@ struct NormBounds {
   double upper;
 };
 
-// Until upper - lower <= tol * upper, tol in (0, 1); the bounds hold, but may be
-// further apart, where 10000 iterations do not suffice. An iteration decomposes
+// Iterates until upper - lower <= tol * upper, tol in (0, 1). If 10000 iterations
+// do not suffice, the bounds hold, but are further apart. An iteration decomposes
 // up to 2^(d-1) - 1 unfoldings in double.
 NormBounds relaxed_norm(const at::Tensor& x, double tol = 1e-3, const Family& family = {});
 

@@ -83,7 +83,7 @@ struct TensorionOptions : public torch::optim::OptimizerCloneableOptions<Tensori
   void set_lr(double lr) override { lr_ = lr; }
 };
 
-// What is kept per parameter; undefined where its algorithm has no use for it.
+// What is kept per parameter; undefined if its algorithm does not use it.
 struct TensorionParamState : public torch::optim::OptimizerCloneableParamState<TensorionParamState> {
   TORCH_ARG(at::Tensor, momentum_buffer);  // in the parameter's shape, dtype and strides
   TORCH_ARG(at::Tensor, unfolding);        // with online_interval > 1: see UnfoldingChoices

@@ -26,9 +26,9 @@ struct StepOptions {
   std::string adjust_lr_fn = "match_rms_adamw";
   bool maximize = false;
 
-  // Used instead of `lr` where given: a 0-dim tensor, read without a synchronization.
+  // Used instead of `lr` if it is given: a 0-dim tensor, read without a synchronization.
   std::optional<at::Tensor> lr_tensor;
-  // A 0-dim tensor: where it is not 0, the call changes nothing. Decided on the device.
+  // A 0-dim tensor: if it is not 0, the call changes nothing. Decided on the device.
   std::optional<at::Tensor> found_inf;
 
   // Throws if a number is not finite or a name is unknown. Ranges are not checked here: a scheduler may end a
@@ -55,7 +55,7 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
 // The parts of a step, for processes that share its work: each may hold other pieces of the tensors, or solve
 // for other tensors. One after the other they are `step`, up to rounding.
 //   add_gradients    M <- G + beta M (Nesterov: once more, on a copy of M); elementwise, so on pieces too
-//   directions       D <- scale X, of whole tensors; not finite where M is not
+//   directions       D <- scale X, of whole tensors; not finite if M is not
 //   apply_directions W <- (1 - eta gamma) W - eta D; elementwise
 void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options);
 std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options,

@@ -36,7 +36,7 @@ class Unfolding {
   Unfolding(at::IntArrayRef shape, at::IntArrayRef modes);
 
   const Modes& modes() const { return modes_; }
-  // The set that `unfoldings` lists for this unfolding or its transpose; empty where one side has no
+  // The set that `unfoldings` lists for this unfolding or its transpose; empty if one side has no
   // effective mode.
   Modes canonical() const;
   const std::vector<int64_t>& shape() const { return shape_; }
@@ -46,7 +46,7 @@ class Unfolding {
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
 
-  // rows x cols. A view of x wherever its strides allow one, else a copy.
+  // rows x cols. A view of x if its strides allow one, else a copy.
   at::Tensor unfold(const at::Tensor& x) const;
 
   // Whether unfold(x) is a view.
@@ -56,7 +56,7 @@ class Unfolding {
   // and so is copied fastest. Its matrices are those of this one with rows and columns in another order.
   Unfolding reordered() const;
 
-  // The inverse of unfold, of shape `shape()`; a view where strides allow.
+  // The inverse of unfold, of shape `shape()`; a view if strides allow.
   at::Tensor fold(const at::Tensor& matrix) const;
 
  private:

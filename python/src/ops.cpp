@@ -2,7 +2,7 @@
 //
 // No operator returns a view of its input. Those defined with their function here are composites of ATen
 // operators: autograd, fake tensors and torch.compile see through them. The others are opaque, with a Meta
-// kernel that knows shapes and checks arguments; where they are not differentiable their results are
+// kernel that knows shapes and checks arguments; if they are not differentiable, their results are
 // detached.
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>

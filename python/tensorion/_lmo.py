@@ -26,7 +26,7 @@ class LmoResult:
 
     @property
     def value(self) -> float:
-        """`<M, x>`, less where the method may exceed the unit ball: `value <= optimum`."""
+        """`<M, x>`, less if the method may exceed the unit ball: `value <= optimum`."""
         return self._value.item()
 
     @property

@@ -1,4 +1,4 @@
-"""Who solves what, where processes share the work of a step."""
+"""Which rank solves which tensor, if processes share the work of a step."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -8,7 +8,7 @@ namespace tensorion {
 // out <- x.
 void copy_strided(const at::Tensor& x, const at::Tensor& out);
 
-// y <- decay y + alpha x. Returns true where y is known to be finite now; false says nothing.
+// y <- decay y + alpha x. Returns true if y is known to be finite now; false says nothing.
 bool axpby_(double decay, const at::Tensor& y, double alpha, const at::Tensor& x);
 
 // The sum of all a b, in double precision.

@@ -15,7 +15,7 @@
 namespace tensorion {
 namespace {
 
-// m times 2^-exponent, where squares of entries would leave the range of a double.
+// m times 2^-exponent; the exponent is not 0 if squares of entries would leave the range of a double.
 struct Moderate {
   at::Tensor m;
   int exponent = 0;

@@ -69,8 +69,8 @@ double clipping_level(const std::vector<double>& sigma, double excess) {
 // The xi that minimizes weight * ||xi_(tau)||_2 + ||xi - v||^2 / 2. An
 // undefined tensor stands for xi = 0.
 at::Tensor prox(const Unfolding& wide, const at::Tensor& v, double weight) {
-  // ||v_(tau)||_* <= weight makes xi = 0, and needs no decomposition where the
-  // bound shows it.
+  // If ||v_(tau)||_* <= weight, xi is 0; no decomposition is needed if the bound
+  // shows that already.
   if (std::sqrt(static_cast<double>(wide.rows())) * frobenius(v) <= weight) return {};
   const auto matrix = wide.unfold(v);
   const auto [eigenvalues, vectors] = at::linalg_eigh(at::matmul(matrix, matrix.mT()));

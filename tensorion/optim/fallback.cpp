@@ -10,7 +10,7 @@ namespace tensorion {
 namespace {
 
 // The fused kernels walk the memory of all their tensors in step and look at no strides. So all of them are
-// given the strides of the parameter, by copies where theirs differ, and copied back afterwards.
+// given the strides of the parameter, by copies if theirs differ, and copied back afterwards.
 class Aligned {
  public:
   // `reference`: dense, of the wanted strides.

@@ -7,8 +7,8 @@
 
 namespace tensorion {
 
-// Throws, by the names, where a tensor is not real, floating-point and dense, where elements of one share a
-// memory location, or where two tensors without gaps share memory.
+// Throws an error that names the tensor if one is not real, floating-point and dense, if elements of one
+// share a memory location, or if two tensors without gaps share memory.
 void check_parameters(at::TensorList params, at::ArrayRef<std::string> names);
 
 }  // namespace tensorion

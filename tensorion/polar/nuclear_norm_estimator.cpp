@@ -50,7 +50,7 @@ NuclearBounds NuclearNormEstimator::unscaled(const NuclearBounds& bounds) const 
   return {std::ldexp(bounds.lower, exponent_), std::ldexp(bounds.upper, exponent_)};
 }
 
-// Where bounds of several kinds nearly meet, rounding must not let them pass each other.
+// If bounds of several kinds nearly meet, rounding must not let them pass each other.
 void NuclearNormEstimator::narrow(const NuclearBounds& bounds) {
   bounds_.upper = std::max(bounds_.lower, std::min(bounds_.upper, bounds.upper));
   bounds_.lower = std::clamp(bounds.lower, bounds_.lower, bounds_.upper);

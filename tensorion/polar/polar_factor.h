@@ -20,7 +20,8 @@ struct PolarFactor {
 // Throws unless `a` is a real, floating-point, dense tensor of shape (..., m, n).
 void check_polar_input(const at::Tensor& a);
 
-// The dtype that numbers of tensors like `a` are computed in: single precision, or that of `a` if it is double.
+// The dtype that numbers of tensors like `a` are computed in: single precision, or that of `a` if it is
+// double.
 at::ScalarType compute_type(const at::Tensor& a);
 
 // max |a|. Throws unless it is finite.

@@ -11,8 +11,9 @@
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
 
-// The LAPACK that libtorch itself was linked with, where it is visible. ATen's own Cholesky functions copy
-// and transpose around the same routines, which doubles their cost; they remain the way on other devices.
+// The LAPACK that libtorch itself was linked with, if its symbols are visible. ATen's own Cholesky functions
+// copy and transpose around the same routines, which doubles their cost; they remain the way on other
+// devices.
 extern "C" {
 void spotrf_(const char*, const int*, float*, const int*, int*) __attribute__((weak));
 void dpotrf_(const char*, const int*, double*, const int*, int*) __attribute__((weak));
