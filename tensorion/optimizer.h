@@ -1,7 +1,6 @@
 // Tensorion as a torch::optim::Optimizer.
 //
-//   auto optimizer = tensorion::Tensorion(model->parameters(),
-//   tensorion::TensorionOptions(1e-3).momentum(0.95));
+//   tensorion::Tensorion optimizer(model->parameters(), TensorionOptions(1e-3).momentum(0.95));
 //
 // Parameters of order min_order or more (parameter_order in unfolding.h) with at least two modes larger than
 // 1 get the update of `step`, all others the fallback, in param groups of their own (the option `algorithm`

@@ -37,12 +37,12 @@ struct StepOptions {
 };
 
 // The factor of the learning rate:
-//   "match_rms_adamw"  0.2 sqrt(max(m, n)): updates as large as AdamW's (Liu et al. 2025; the paper's choice)
-//   "original"         sqrt(max(1, m / n)) (Jordan 2024)
+//   "match_rms_adamw"     0.2 sqrt(max(m, n)): updates as large as AdamW's (Liu et al. 2025; the paper's)
+//   "original"            sqrt(max(1, m / n)) (Jordan 2024)
 //   "spectral_unclamped"  sqrt(m / n), as torch.optim.Muon's option of that name
-//   "conv_radius"      1 / sqrt(h w): the radius at which the relaxed unit ball lies inside that of the
-//   convolution
-//                      operator's spectral norm (section 4.5); all modes after the first two are spatial
+//   "conv_radius"         1 / sqrt(h w), all modes after the first two being spatial: the spectral norm of
+//   the
+//                         update as a convolution is then at most 1 (section 4.5)
 double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn);
 
 // Updates params and momenta in place. The lists are of equal length, as are the shapes at each index. The
