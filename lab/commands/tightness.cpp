@@ -52,7 +52,7 @@ class Collector : public TrainingObserver {
 
   void after_step(const Trainer& trainer) override {
     progress_.after_step(trainer);
-    const int64_t step = trainer.state().epoch * trainer.batches() + trainer.state().batch;
+    const int64_t step = trainer.step();
     if (step % options_.every == 0) collect(trainer, step);
   }
   void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }

@@ -10,6 +10,7 @@
 
 #include "lab/flags/validators.h"
 #include "lab/io/toml_file.h"
+#include "lab/training/device.h"
 #include "lab/training/interrupt.h"
 
 namespace tensorion::lab {
@@ -68,6 +69,12 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       .add_flag("--cycle-momentum,!--no-cycle-momentum", schedule.cycle_momentum,
                 "Of onecycle: whether it cycles the momentum too (default: yes)")
       ->group(training);
+  command
+      .add_option("--warmup-epochs", schedule.warmup_epochs,
+                  "Epochs, or a part of one, in which the learning rate rises to its value (not of onecycle)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(training);
   command.add_option("--epochs", common.training.epochs, "Epochs")
       ->check(positive_count())
       ->capture_default_str()
@@ -81,6 +88,32 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(training);
   command.add_option("--nonfinite", common.training.nonfinite, "At a loss or gradient that is not finite")
       ->check(CLI::IsMember({"error", "skip", "ignore"}))
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--clip-grad", common.training.clip_grad,
+                  "Scale gradients down to this norm, of all parameters together; 0: do not")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--accumulate", common.training.accumulate,
+                  "Batches whose gradients make one step of the optimizer")
+      ->check(positive_count())
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--ema", common.training.ema,
+                  "Decay of a moving average of the weights, tested and saved beside them; 0: none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group(training);
+  command.add_option("--device", flags.device, "auto, cpu, or an accelerator: cuda, cuda:1, mps, xpu")
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--amp", common.training.amp, "Automatic mixed precision: bf16, or fp16 with loss scaling")
+      ->check(CLI::IsMember({"off", "bf16", "fp16"}))
       ->capture_default_str()
       ->group(training);
   command
@@ -100,6 +133,13 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_option("--out", flags.out, "Folder of the results (default: runs/ and a name from the options)")
       ->group(output);
+  command
+      .add_option("--log-steps", common.training.log_steps,
+                  "Write loss, learning rate, gradient norm and images/s every so many steps to steps.jsonl; "
+                  "0: do not")
+      ->check(non_negative_count())
+      ->capture_default_str()
+      ->group(output);
   command.add_flag("--resume", flags.resume, "Go on with what the folder has")->group(output);
   command
       .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
@@ -118,7 +158,10 @@ bool printed_config(const CLI::App& command, const RunFlags& flags, const std::v
 }
 
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {
-  return make_configs(flags.common, flags.optimizer, methods);
+  auto common = flags.common;
+  common.training.device = resolve_device(flags.device);
+  common.training.defer_metrics = !common.training.device.is_cpu();
+  return make_configs(common, flags.optimizer, methods);
 }
 
 RunOptions run_options(const RunFlags& flags, const std::filesystem::path& folder) {

@@ -14,6 +14,7 @@ namespace tensorion::lab {
 struct RunFlags {
   ConfigFlags config;
   OptimizerFlags optimizer;
+  std::string device = "auto";
   RunConfig common;  // all other options, the same for every run
   std::filesystem::path out;
   bool resume = false;

@@ -39,6 +39,7 @@ DataLoader make_loader(const RunConfig& config, const Dataset& data, const Trans
   options.batch_size = config.batch_size;
   options.shuffle = train;
   options.channels_last = config.channels_last;
+  options.pin_memory = config.training.device.is_cuda();
   options.seed = static_cast<uint64_t>(config.seed);
   options.workers = config.workers > 0 ? config.workers : data.pixels.defined() ? 1 : config.threads;
   return {data, transform, options};
@@ -70,10 +71,17 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
               {"milestones", schedule.milestones},
               {"gamma", schedule.gamma},
               {"cycle_momentum", schedule.cycle_momentum},
+              {"warmup_epochs", schedule.warmup_epochs},
               {"epochs", config.training.epochs},
               {"batch_size", config.batch_size},
               {"label_smoothing", config.training.label_smoothing},
               {"nonfinite", config.training.nonfinite},
+              {"clip_grad", config.training.clip_grad},
+              {"accumulate", config.training.accumulate},
+              {"ema", config.training.ema},
+              {"log_steps", config.training.log_steps},
+              {"device", config.training.device.str()},
+              {"amp", config.training.amp},
               {"channels_last", config.channels_last},
               {"seed", config.seed},
               {"threads", config.threads}});
@@ -101,6 +109,7 @@ Model make_model(const RunConfig& config, const DatasetSplits& data) {
   at::manual_seed(static_cast<uint64_t>(config.seed));
   auto model = make_model(options);
   if (!config.weights.empty()) load_weights(*model, config.weights);
+  model->to(config.training.device);
   if (config.channels_last) {
     for (auto& parameter : model->parameters()) {
       if (parameter.dim() == 4)
