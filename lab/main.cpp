@@ -12,11 +12,14 @@
 
 #include "lab/commands/ablation.h"
 #include "lab/commands/compare.h"
+#include "lab/commands/eval.h"
+#include "lab/commands/export.h"
 #include "lab/commands/inspect.h"
 #include "lab/commands/laplace.h"
 #include "lab/commands/report.h"
 #include "lab/commands/tightness.h"
 #include "lab/commands/train.h"
+#include "lab/text/usage_error.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/run.h"
 
@@ -27,18 +30,21 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
   tensorion::lab::add_train(program);
   tensorion::lab::add_compare(program);
+  tensorion::lab::add_eval(program);
   tensorion::lab::add_ablation(program);
   tensorion::lab::add_laplace(program);
   tensorion::lab::add_tightness(program);
   tensorion::lab::add_inspect(program);
   tensorion::lab::add_report(program);
+  tensorion::lab::add_export(program);
 
-  const auto fail = [&](const std::string& what) {
+  // Status 2: the command line is wrong. Status 1: anything else is. docs/reliability.md has the rule.
+  const auto fail = [&](const std::string& what, int status = 1) {
     // Errors of the library already name the function they come from.
     const auto used = program.get_subcommands();
     if (!what.starts_with('[') && !used.empty()) std::cerr << "[tensorion " << used[0]->get_name() << "] ";
     std::cerr << what << '\n';
-    return 1;
+    return status;
   };
   try {
     program.parse(argc, argv);
@@ -47,6 +53,8 @@ int main(int argc, char** argv) {
   } catch (const tensorion::lab::Interrupted& error) {
     std::cerr << error.what() << "\nTo go on, run the same command with --resume.\n";
     return 128 + tensorion::lab::interrupt_signal();  // as a shell reports a signal
+  } catch (const tensorion::lab::UsageError& error) {
+    return fail(error.what(), 2);
   } catch (const c10::Error& error) {
     return fail(error.what_without_backtrace());
   } catch (const std::exception& error) {

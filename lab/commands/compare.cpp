@@ -8,16 +8,19 @@
 #include <CLI/Validators.hpp>
 #include <algorithm>
 #include <iostream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lab/commands/dry_run.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/preset_table.h"
 #include "lab/flags/validators.h"
 #include "lab/io/json_file.h"
 #include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
+#include "lab/training/result_folder.h"
 #include "lab/training/run_all.h"
 
 namespace tensorion::lab {
@@ -68,12 +71,36 @@ std::vector<Method> find_methods(const CompareOptions& options, const Preset* pr
   return methods;
 }
 
+std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const std::vector<int64_t>& seeds) {
+  std::vector<RunConfig> runs;
+  for (const int64_t seed : seeds) {
+    for (auto config : configs) {
+      config.seed = seed;
+      runs.push_back(std::move(config));
+    }
+  }
+  return runs;
+}
+
+// The learning rate of each method, from the configurations of its runs.
+std::map<std::string, double> read_rates(const fs::path& folder, const std::vector<RunSummary>& runs) {
+  std::map<std::string, double> rates;
+  for (const auto& run : runs) {
+    read_json(folder / run.identity.run / "config.json", [&](const nlohmann::json& config) {
+      rates[run.identity.method()] = config.at("lr").get<double>();
+    });
+  }
+  return rates;
+}
+
 // --grid, --grid-lrs, --grid-epochs and --grid-seed.
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
   command
-      .add_flag("--grid", options.grid,
-                "Search a learning rate for every method first, on the same grid, and compare with those")
+      .add_flag(
+          "--grid", options.grid,
+          "Search a learning rate for every method first, on the same grid, by samples held out from the "
+          "training set (--validation), and compare with those")
       ->group(group);
   command.add_option("--grid-lrs", options.search.lrs, "The grid")
       ->delimiter(',')
@@ -98,6 +125,9 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     set_missing(command, preset->flags);
   }
   check_distinct(options.seeds, "--seeds");
+  // A search must not look at the test set.
+  auto& validation = options.flags.common.data.validation;
+  if (options.grid && !validation) validation = 0;
   auto configs = make_configs(options.flags, find_methods(options, preset));
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
@@ -107,23 +137,25 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     folder = fs::path("runs") /
              (preset != nullptr ? preset->name : "compare-" + common.dataset + "-" + common.model);
   }
+  folder = result_path(folder);
+  const auto runs_options = run_options(options.flags, folder);
+  const auto grid_options = run_options(options.flags, folder.string() + "-grid");
+  check_folders(each_seed(configs, options.seeds), runs_options);
+  if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
   const auto data = load_data(configs.front());
+  if (options.flags.config.dry_run) {
+    print_dry_run(command, options.flags, configs, data, static_cast<int64_t>(options.seeds.size()));
+    return;
+  }
   ordered_json searched;
   if (options.grid) {
-    const auto found =
-        search_rates(configs, data, options.search, run_options(options.flags, folder.string() + "-grid"));
+    const auto found = search_rates(configs, data, options.search, grid_options);
     print_table(std::cout, search_table(found, options.search.lrs));
     searched = to_json(found, options.search.lrs);
   }
-  std::vector<RunConfig> runs;
-  for (const int64_t seed : options.seeds) {
-    for (auto config : configs) {
-      config.seed = seed;
-      runs.push_back(std::move(config));
-    }
-  }
-  const auto summaries = run_all(runs, data, run_options(options.flags, folder));
+  run_all(each_seed(configs, options.seeds), data, runs_options);
+  const auto summaries = recorded_runs(folder);
   for (const auto& summary : summaries) {
     if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
   }
@@ -136,7 +168,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     std::cout << "results in " << folder.string() << '\n';
     return;
   }
-  const auto table = preset_table(*preset, options.scale, rows, configs);
+  const auto table =
+      preset_table(*preset, options.scale, rows, configs.front(), read_rates(folder, summaries));
   summary["preset"] = preset->name;
   summary["scale"] = options.scale;
   summary["table"] = to_json(table);

@@ -17,6 +17,7 @@
 #include "lab/io/json_file.h"
 #include "lab/text/strings.h"
 #include "lab/text/terminal.h"
+#include "lab/training/result_folder.h"
 
 namespace tensorion::lab {
 namespace {
@@ -76,10 +77,9 @@ ordered_json fixed_options(const LaplaceFlags& flags) {
 }
 
 void check_folder(const LaplaceFlags& flags) {
+  check_owner(flags.out, ResultKind::kLaplace, flags.resume);
   const auto path = flags.out / "config.json";
   if (!fs::exists(path)) return;
-  TORCH_CHECK_VALUE(flags.resume, flags.out.string(),
-                    " already has results: --resume goes on with them, another folder (--out) begins anew");
   const auto now = fixed_options(flags);
   read_json(path, [&](const nlohmann::json& begun) {
     for (const auto& [key, value] : now.items()) {
@@ -143,16 +143,18 @@ class Sweeps {
   size_t count_ = 0;
 };
 
-void run_laplace(const LaplaceFlags& flags) {
+void run_laplace(LaplaceFlags& flags) {
   std::vector<LaplaceProblem> problems;
   problems.reserve(flags.problems.size());
   for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
   const auto& options = flags.options;
   TensorionOptions().momentum(options.momentum).polar(options.polar).check();
   TensorionOptions().fallback_momentum(options.sgd_momentum).check();
+  flags.out = result_path(flags.out);
   check_folder(flags);
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
+  const FolderLock lock(flags.out);
   write_json(flags.out / "config.json", to_json(flags));
 
   auto results = ordered_json::array();

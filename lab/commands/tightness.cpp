@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "lab/commands/dry_run.h"
 #include "lab/experiments/convolution_norms.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/presets.h"
@@ -20,8 +21,10 @@
 #include "lab/io/atomic_file.h"
 #include "lab/io/json_file.h"
 #include "lab/io/safetensors.h"
+#include "lab/text/usage_error.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/progress.h"
+#include "lab/training/result_folder.h"
 
 namespace tensorion::lab {
 namespace {
@@ -105,16 +108,26 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   const auto method = set_defaults(command, options);
   const auto config = make_configs(options.flags, {method}).front();
   if (printed_config(command, options.flags, {config})) return;
-  const auto folder = options.flags.out.empty() ? fs::path("runs/tightness") : options.flags.out;
+  const auto folder = result_path(options.flags.out.empty() ? "runs/tightness" : options.flags.out);
+  check_owner(folder, ResultKind::kTightness, options.flags.resume);
+  check_owner(folder / "run", ResultKind::kRun, options.flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
+  if (options.flags.config.dry_run) {
+    print_dry_run(command, options.flags, {config}, data, 1);
+    return;
+  }
+  const int64_t steps = config.training.epochs * train_loader(config, data).batches();
+  if (options.every > steps) {
+    throw UsageError(c10::str("--every must be at most the steps of the run, ", steps, ", got ",
+                              options.every, ": no momentum would be measured"));
+  }
   Terminal terminal(stderr);
   Progress progress(terminal, "");
   Collector collector(options, folder / "metrics.jsonl", progress);
   const auto summary = run_training(config, data, run_options(options.flags, folder / "run"), collector);
   if (summary.diverged) throw std::runtime_error("diverged: " + summary.reason);
-  TORCH_CHECK_VALUE(!collector.collected().empty(), "no momentum was collected: --every ", options.every,
-                    " is more than the steps of the run, or the model has no kernels");
+  TORCH_CHECK_VALUE(!collector.collected().empty(), "no momentum was measured: the model has no kernels");
 
   const auto kernels = read_safetensors(folder / "run" / "weights.safetensors").tensors;
   const auto convolutions = convolution_norms(kernels, options.convolution);

@@ -8,11 +8,13 @@
 #include <iostream>
 #include <memory>
 
+#include "lab/commands/dry_run.h"
 #include "lab/flags/run_flags.h"
 #include "lab/flags/validators.h"
 #include "lab/text/strings.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/progress.h"
+#include "lab/training/result_folder.h"
 
 namespace tensorion::lab {
 namespace {
@@ -46,9 +48,14 @@ void train(CLI::App& command, TrainOptions& options) {
   const auto& name = options.label.empty() ? options.optimizer : options.label;
   const auto config = make_configs(flags, {{name, options.optimizer}}).front();
   if (printed_config(command, flags, {config})) return;
-  const auto folder = flags.out.empty() ? default_folder(config) : flags.out;
+  const auto folder = result_path(flags.out.empty() ? default_folder(config) : flags.out);
+  check_owner(folder, ResultKind::kRun, flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
+  if (flags.config.dry_run) {
+    print_dry_run(command, flags, {config}, data, 1);
+    return;
+  }
   Terminal terminal(stderr);
   Progress progress(terminal, "");
   const InterruptGuard guard;

@@ -29,6 +29,7 @@ struct Layout {
 
 struct Entry {
   const char* name;
+  const char* title;
   std::vector<const char*> folders;  // what the folder may be called
   std::vector<Layout> layouts;
   std::optional<ImageSize> size;  // of its pictures; none: to be seen
@@ -50,6 +51,7 @@ const std::vector<Entry>& entries() {
   static const Normalization imagenet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
   static const std::vector<Entry> all{
       {"fashion-mnist",
+       "Fashion-MNIST",
        {"fashion-mnist"},
        {{has_fashion_mnist, read_fashion_mnist,
          "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
@@ -59,6 +61,7 @@ const std::vector<Entry>& entries() {
        {{0.2860}, {0.3530}},
        "scripts/get_data.sh fashion-mnist, or Debian's package dataset-fashion-mnist"},
       {"cifar10",
+       "CIFAR-10",
        {"cifar10", "cifar-10-batches-bin"},
        {{has_cifar10, read_cifar10, "data_batch_1.bin ... data_batch_5.bin and test_batch.bin"},
         kImageFolder},
@@ -67,6 +70,7 @@ const std::vector<Entry>& entries() {
        {{125.307 / 255, 122.961 / 255, 113.8575 / 255}, {51.5865 / 255, 50.847 / 255, 51.255 / 255}},
        "scripts/get_data.sh cifar10"},
       {"cifar100",
+       "CIFAR-100",
        {"cifar100", "cifar-100-binary"},
        {{has_cifar100, read_cifar100, "train.bin, test.bin and fine_label_names.txt"}, kImageFolder},
        kCifarSize,
@@ -74,6 +78,7 @@ const std::vector<Entry>& entries() {
        {{129.304 / 255, 124.070 / 255, 112.434 / 255}, {68.170 / 255, 65.392 / 255, 70.418 / 255}},
        "scripts/get_data.sh cifar100"},
       {"tiny-imagenet",
+       "Tiny ImageNet",
        {"tiny-imagenet", "tiny-imagenet-200"},
        {{has_tiny_imagenet, read_tiny_imagenet,
          "wnids.txt, train/<wnid>/images/*.JPEG, val/images/*.JPEG and val/val_annotations.txt"}},
@@ -82,6 +87,7 @@ const std::vector<Entry>& entries() {
        {{0.4802, 0.4481, 0.3975}, {0.2770, 0.2691, 0.2821}},
        "scripts/get_data.sh tiny-imagenet"},
       {"imagenette",
+       "Imagenette",
        {"imagenette", "imagenette2-320", "imagenette2", "imagenette2-160"},
        {kImageFolder},
        std::nullopt,
@@ -89,6 +95,7 @@ const std::vector<Entry>& entries() {
        imagenet,
        "scripts/get_data.sh imagenette"},
       {"imagefolder",
+       "image folder",
        {"imagefolder"},
        {kImageFolder},
        std::nullopt,
@@ -158,6 +165,29 @@ std::optional<ImageSize> common_size(const Entry& entry, const RawSplits& raw,
   return size;
 }
 
+// Splits off the samples to validate on, and leaves the others in `train`.
+RawSplit hold_out(RawSplit& train, const DatasetOptions& options) {
+  const auto total = static_cast<int64_t>(train.labels.size());
+  const int64_t used = std::min(total, options.limit_train.value_or(total));
+  const int64_t count = *options.validation > 0 ? *options.validation : std::max<int64_t>(1, used / 10);
+  TORCH_CHECK_VALUE(count < total,
+                    "[tensorion.data] --validation must leave samples to train on: it must be less than ",
+                    total, ", got ", count);
+  // Another seed than that of limit_train, or both would choose the same samples.
+  const auto chosen = balanced_subset(train.labels, count, options.subset_seed + 1);
+  std::vector<int64_t> others;
+  for (int64_t i = 0, next = 0; i < total; ++i) {
+    if (next < count && chosen[next] == i) {
+      ++next;
+    } else {
+      others.push_back(i);
+    }
+  }
+  auto validation = select(train, chosen);
+  train = select(train, others);
+  return validation;
+}
+
 Dataset load_split(const RawSplit& split, std::optional<int64_t> limit, std::optional<ImageSize> size,
                    const DatasetOptions& options) {
   if (!limit) return make_dataset(split, size, options.memory_limit);
@@ -172,6 +202,8 @@ std::vector<std::string> dataset_names() {
   for (const auto& entry : entries()) names.emplace_back(entry.name);
   return names;
 }
+
+std::string dataset_title(const std::string& name) { return find_entry(name).title; }
 
 DatasetSplits load_dataset(const std::string& name, const DatasetOptions& options) {
   const Entry& entry = find_entry(name);
@@ -192,6 +224,9 @@ DatasetSplits load_dataset(const std::string& name, const DatasetOptions& option
   out.name = name;
   out.folder = folder;
   out.classes = std::move(raw.classes);
+  if (options.validation) {
+    out.validation = load_split(hold_out(raw.train, options), std::nullopt, own_size, options);
+  }
   out.train = load_split(raw.train, options.limit_train, own_size, options);
   out.test = load_split(raw.test, options.limit_test, own_size, options);
 

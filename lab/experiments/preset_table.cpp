@@ -5,38 +5,88 @@
 #include "lab/text/strings.h"
 
 namespace tensorion::lab {
+namespace {
+
+std::string flag_of(const Preset& preset, const std::string& name) {
+  for (const auto* values : {&preset.paper, &preset.flags}) {
+    for (const auto& [flag, value] : *values) {
+      if (flag == name) return value;
+    }
+  }
+  return "";
+}
+
+std::string model_title(const std::string& model) {
+  return model.starts_with("resnet") ? "ResNet-" + model.substr(6) : model;
+}
+
+std::string part_of_data(const RunConfig& config) {
+  return config.data.limit_train ? string_printf(", %ld samples", *config.data.limit_train) : "";
+}
+
+}  // namespace
+
+bool matches_paper(const Preset& preset, const RunConfig& config) {
+  return config.dataset == flag_of(preset, "--dataset") && config.model == flag_of(preset, "--model") &&
+         std::to_string(config.training.epochs) == flag_of(preset, "--epochs") && config.width == 1 &&
+         config.depths.empty() && !config.data.limit_train && !config.data.limit_test &&
+         !config.data.image_size;
+}
+
+std::string setup_title(const RunConfig& config) {
+  const auto width = config.width == 1 ? "" : string_printf(" (width %g)", config.width);
+  return dataset_title(config.dataset) + part_of_data(config) + ", " + model_title(config.model) + width +
+         string_printf(", %ld epoch%s", config.training.epochs, config.training.epochs == 1 ? "" : "s");
+}
 
 ResultTable preset_table(const Preset& preset, const std::string& scale,
-                         const std::vector<OptimizerComparison>& rows,
-                         const std::vector<RunConfig>& configs) {
-  ResultTable table{.title = preset.title + " (scale: " + scale + ")",
-                    .header = {"method", "paper's name", "lr", "runs", "accuracy %", "paper", "test loss",
-                               "paper", "train loss", "seconds", "in optimizer", ""},
+                         const std::vector<OptimizerComparison>& rows, const RunConfig& config,
+                         const std::map<std::string, double>& rates) {
+  const bool with_paper = matches_paper(preset, config);
+  ResultTable table{.title = (preset.title.empty() ? "" : preset.title + ": ") + setup_title(config),
+                    .header = {"method", "paper's name", "lr", "runs", "accuracy %"},
                     .rows = {},
-                    .alignment = "llrrrrrrrrrl",
+                    .alignment = "llrrr",
                     .notes = preset.notes};
+  const auto add_column = [&](const char* name, bool is_there) {
+    if (!is_there) return;
+    table.header.emplace_back(name);
+    table.alignment += *name == '\0' ? 'l' : 'r';
+  };
+  add_column("paper", with_paper);
+  add_column("test loss", true);
+  add_column("paper", with_paper);
+  for (const char* name : {"train loss", "seconds", "in optimizer", ""}) add_column(name, true);
   for (const auto& row : rows) {
-    const auto config = std::find_if(configs.begin(), configs.end(), [&](const RunConfig& other) {
-      return method_name(other) == row.optimizer;
-    });
     const auto method =
         std::find_if(preset.methods.begin(), preset.methods.end(),
                      [&](const PresetMethod& other) { return other.method.name == row.optimizer; });
     const bool is_preset = method != preset.methods.end();
     const PaperResult* paper = is_preset && method->paper ? &*method->paper : nullptr;
-    table.rows.push_back(
-        {row.optimizer, is_preset ? method->title : "-",
-         string_printf("%.3g", config->optimizer_options.lr()), std::to_string(row.runs),
-         cell(row.test_accuracy, 2, 100),
-         paper != nullptr ? string_printf("%.2f +- %.2f", paper->accuracy, paper->accuracy_std) : "-",
-         cell(row.test_loss, 3),
-         paper != nullptr ? string_printf("%.3f +- %.3f", paper->loss, paper->loss_std) : "-",
-         cell(row.train_loss, 3), cell(row.seconds, 1), cell(row.optimizer_seconds, 1),
-         row.diverged > 0 ? std::to_string(row.diverged) + " diverged" : ""});
+    const auto rate = rates.find(row.optimizer);
+    TableRow cells{row.optimizer, is_preset ? method->title : "-",
+                   rate == rates.end() ? "-" : string_printf("%.3g", rate->second), std::to_string(row.runs),
+                   cell(row.test_accuracy, 2, 100)};
+    const auto add_paper = [&](const char* format, double PaperResult::* mean, double PaperResult::* std) {
+      if (with_paper)
+        cells.push_back(paper == nullptr ? "-" : string_printf(format, paper->*mean, paper->*std));
+    };
+    add_paper("%.2f +- %.2f", &PaperResult::accuracy, &PaperResult::accuracy_std);
+    cells.push_back(cell(row.test_loss, 3));
+    add_paper("%.3f +- %.3f", &PaperResult::loss, &PaperResult::loss_std);
+    cells.insert(cells.end(), {cell(row.train_loss, 3), cell(row.seconds, 1), cell(row.optimizer_seconds, 1),
+                               row.diverged > 0 ? std::to_string(row.diverged) + " diverged" : ""});
+    table.rows.push_back(std::move(cells));
   }
-  if (scale != "paper") {
-    table.notes.push_back("(the paper's numbers are of its own scale: " + scale +
-                          " is not comparable with them)");
+  const bool has_numbers = std::any_of(preset.methods.begin(), preset.methods.end(),
+                                       [](const PresetMethod& method) { return method.paper.has_value(); });
+  if (has_numbers && !with_paper) {
+    RunConfig paper;
+    paper.dataset = flag_of(preset, "--dataset");
+    paper.model = flag_of(preset, "--model");
+    paper.training.epochs = to_integer(flag_of(preset, "--epochs"), "--epochs");
+    table.notes.push_back("(scale: " + scale + "; the paper's numbers are of " + setup_title(paper) +
+                          ", and do not stand beside other runs)");
   }
   return table;
 }

@@ -1,6 +1,7 @@
 // The results of a preset beside those of the paper.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,16 @@
 
 namespace tensorion::lab {
 
-// A row for each method. `configs` has the configuration of each.
+// Whether the runs are those that the paper's numbers are of: the preset's data, model and number of epochs.
+bool matches_paper(const Preset& preset, const RunConfig& config);
+
+// "CIFAR-10, ResNet-18 (width 0.25), 10 epochs".
+std::string setup_title(const RunConfig& config);
+
+// A row for each method, with its learning rate from `rates`. The paper's numbers stand beside them only if
+// the runs match them. `config` is that of any of the runs.
 ResultTable preset_table(const Preset& preset, const std::string& scale,
-                         const std::vector<OptimizerComparison>& rows, const std::vector<RunConfig>& configs);
+                         const std::vector<OptimizerComparison>& rows, const RunConfig& config,
+                         const std::map<std::string, double>& rates);
 
 }  // namespace tensorion::lab

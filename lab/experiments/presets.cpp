@@ -50,11 +50,9 @@ FlagValues smoke_run() {
 
 FlagValues smoke_resnet() { return with({{"--depths", "1,1,1,1"}}, smoke_run()); }
 
-Preset imagenette(const std::string& name, const std::string& title, const std::string& model,
-                  const std::string& small_model) {
+Preset imagenette(const std::string& name, const std::string& model, const std::string& small_model) {
   return {
       .name = name,
-      .title = title,
       .flags = {{"--dataset", "imagenette"}},
       .paper = {{"--model", model}, {"--epochs", "5"}, {"--batch-size", "64"}, {"--seeds", "0"}},
       .small = {{"--model", small_model},
@@ -81,7 +79,6 @@ const FlagValues& Preset::scale(const std::string& name) const {
 const std::vector<Preset>& comparison_presets() {
   static const std::vector<Preset> presets{
       {.name = "cifar10",
-       .title = "CIFAR-10, ResNet-18",
        .flags = {{"--dataset", "cifar10"}, {"--model", "resnet18"}},
        .paper = {{"--epochs", "200"}, {"--batch-size", "128"}, {"--seeds", "0,1,2"}},
        .small = {{"--width", "0.25"},
@@ -95,7 +92,6 @@ const std::vector<Preset>& comparison_presets() {
                    tensorion_with("sgd", "onecycle", "0.001", "1e-4", {{95.3, 0.1, 0.21, 0.01}}),
                    tensorion_with("adamw", "onecycle", "0.075", "5e-4", {{94.34, 0.3, 0.59, 0.08}})}},
       {.name = "cifar100",
-       .title = "CIFAR-100, ResNet-34",
        .flags = {{"--dataset", "cifar100"}, {"--model", "resnet34"}},
        .paper = {{"--epochs", "250"}, {"--batch-size", "128"}, {"--seeds", "0,1,2"}},
        .small = {{"--width", "0.25"},
@@ -109,7 +105,6 @@ const std::vector<Preset>& comparison_presets() {
                    tensorion_with("sgd", "onecycle", "0.0075", "5e-4", {{79.1, 0.1, 0.98, 0.09}}),
                    tensorion_with("adamw", "onecycle", "5e-5", "5e-4", {{73.8, 0.2, 4.89, 0.11}})}},
       {.name = "tiny-imagenet",
-       .title = "Tiny ImageNet, ResNet-50",
        .flags = {{"--dataset", "tiny-imagenet"}, {"--model", "resnet50"}},
        .paper = {{"--epochs", "200"}, {"--batch-size", "128"}, {"--seeds", "0,1,2"}},
        .small = {{"--width", "0.25"},
@@ -123,9 +118,8 @@ const std::vector<Preset>& comparison_presets() {
        .methods = {sgd("onecycle", "0.01", "5e-4", {{61.01, 0.02, 1.79, 0.06}}),
                    adamw("onecycle", "5e-4", "1e-4", {{57.4, 0.1, 1.33, 0.05}}),
                    tensorion_with("sgd", "onecycle", "0.075", "5e-4", {{62.7, 0.1, 1.65, 0.06}})}},
-      imagenette("imagenette-vit", "Imagenette, ViT", "vit_base_patch16_224", "vit_small_patch16_224"),
-      imagenette("imagenette-swin", "Imagenette, Swin", "swin_base_patch4_window7_224",
-                 "swin_tiny_patch4_window7_224"),
+      imagenette("imagenette-vit", "vit_base_patch16_224", "vit_small_patch16_224"),
+      imagenette("imagenette-swin", "swin_base_patch4_window7_224", "swin_tiny_patch4_window7_224"),
   };
   return presets;
 }
@@ -135,7 +129,7 @@ const std::vector<Preset>& comparison_presets() {
 const Preset& ablation_preset() {
   static const Preset preset{
       .name = "ablation",
-      .title = "Unfoldings of a kernel: CIFAR-10, ResNet-18",
+      .title = "Unfoldings of a kernel",
       .flags = {{"--dataset", "cifar10"}, {"--model", "resnet18"}},
       .paper = {{"--epochs", "25"}, {"--batch-size", "128"}, {"--seeds", "0,1,2,3,4,5,6,7,8,9"}},
       .small = {{"--width", "0.125"},

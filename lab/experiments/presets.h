@@ -25,8 +25,8 @@ struct PresetMethod {
 
 struct Preset {
   std::string name;
-  std::string title;
-  FlagValues flags;  // of every scale
+  std::string title = {};  // what is compared, if that is more than optimizers
+  FlagValues flags;        // of every scale
   FlagValues paper;
   FlagValues small;
   FlagValues smoke;

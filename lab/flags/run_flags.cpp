@@ -38,6 +38,12 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command.add_option("--limit-test", common.data.limit_test, "Test on so many samples")
       ->check(positive_count())
       ->group(data);
+  command
+      .add_option("--validation", common.data.validation,
+                  "Hold out so many samples of the training set, the same number of every class; --grid "
+                  "chooses by them (0: a tenth)")
+      ->check(non_negative_count())
+      ->group(data);
   command.add_option("--model", common.model, "Model")
       ->check(CLI::IsMember(model_names()))
       ->capture_default_str()
@@ -148,13 +154,16 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(output);
 }
 
-bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
-  if (!flags.config.print) return false;
+std::string config_text(const CLI::App& command, const std::vector<RunConfig>& configs) {
   auto values = resolved_flags(command, configs);
   const auto* preset = command.get_option_no_throw("--preset");
   if (preset != nullptr && preset->empty()) values.erase("scale");
-  std::cout << to_toml(values);
-  return true;
+  return to_toml(values);
+}
+
+bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
+  if (flags.config.print) std::cout << config_text(command, configs);
+  return flags.config.print;
 }
 
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {

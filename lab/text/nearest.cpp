@@ -27,6 +27,8 @@ size_t edits(const std::string& from, const std::string& to) {
 }  // namespace
 
 std::string nearest_name(const std::string& name, const std::vector<std::string>& known) {
+  constexpr size_t kLongest = 100;  // no known name is as long
+  if (name.size() > kLongest) return "";
   std::string nearest;
   size_t fewest = std::max<size_t>(1, name.size() / 3) + 1;
   for (const auto& candidate : known) {

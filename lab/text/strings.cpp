@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 namespace tensorion::lab {
 namespace {
@@ -30,6 +31,22 @@ std::vector<std::string> split(const std::string& text, char separator) {
     }
   }
   return parts;
+}
+
+std::string shortened(const std::string& text) {
+  constexpr size_t kLongest = 80;
+  const auto kept = text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
+  const auto quoted = nlohmann::json(kept).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    static_cast<void>(nlohmann::json(text).dump());
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+  return true;
 }
 
 std::string flag_name(std::string option) {

@@ -21,6 +21,12 @@ std::string string_printf(const char* pattern, Values... values) {
 // The parts between the separators: one more than there are of them.
 std::vector<std::string> split(const std::string& text, char separator);
 
+// The text for a message: what is left of it if it is long, and no bytes that a terminal cannot show.
+std::string shortened(const std::string& text);
+
+// Whether the bytes are UTF-8, as JSON needs them.
+bool is_utf8(const std::string& text);
+
 // The flag of an option: "--weight-decay" of "weight_decay".
 std::string flag_name(std::string option);
 

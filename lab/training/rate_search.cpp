@@ -1,5 +1,6 @@
 #include "lab/training/rate_search.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "lab/text/strings.h"
@@ -9,26 +10,29 @@ namespace tensorion::lab {
 
 using nlohmann::ordered_json;
 
-std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
-                                    const RateSearchOptions& options, const RunOptions& run_options) {
-  std::vector<RunConfig> grid;
+std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const RateSearchOptions& options) {
+  std::vector<RunConfig> runs;
   for (const auto& config : configs) {
     for (const double lr : options.lrs) {
-      auto& run = grid.emplace_back(config);
+      auto& run = runs.emplace_back(config);
       run.optimizer_options.lr(lr);
+      run.label = method_name(config) + string_printf("-lr%g", lr);
+      run.grid = true;
       run.seed = options.seed;
       run.training.epochs = options.epochs.value_or(run.training.epochs);
     }
   }
-  const auto name = [](const RunConfig& config) {
-    return method_name(config) + string_printf("-lr%g", config.optimizer_options.lr());
-  };
-  const auto runs = run_all(grid, data, run_options, name);
+  return runs;
+}
+
+std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
+                                    const RateSearchOptions& options, const RunOptions& run_options) {
+  const auto runs = run_all(search_runs(configs, options), data, run_options, method_name);
   std::vector<FoundRate> found;
   auto run = runs.begin();
   for (auto& config : configs) {
-    const double before = config.optimizer_options.lr();
-    auto& rate = found.emplace_back(FoundRate{method_name(config), before, before, {}});
+    auto& rate = found.emplace_back(FoundRate{
+        .method = method_name(config), .lr_before = config.optimizer_options.lr(), .accuracies = {}});
     double best = -1;
     for (const double lr : options.lrs) {
       const auto* last = run->diverged ? nullptr : run->final_epoch();
@@ -39,14 +43,16 @@ std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const Datas
       }
       ++run;
     }
-    config.optimizer_options.lr(rate.lr);
+    if (rate.lr) config.optimizer_options.lr(*rate.lr);
   }
   return found;
 }
 
 ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<double>& lrs) {
-  ResultTable table{
-      .title = "Test accuracy (%) by learning rate", .header = {"method"}, .rows = {}, .alignment = "l"};
+  ResultTable table{.title = "Validation accuracy (%) by learning rate",
+                    .header = {"method"},
+                    .rows = {},
+                    .alignment = "l"};
   for (const double lr : lrs) table.header.push_back(string_printf("%g", lr));
   table.header.insert(table.header.end(), {"best", "before", ""});
   table.alignment.append(table.header.size() - 2, 'r').append("l");
@@ -54,15 +60,18 @@ ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<
     TableRow row{rate.method};
     for (const auto& accuracy : rate.accuracies)
       row.push_back(accuracy ? string_printf("%.2f", 100 * *accuracy) : "diverged");
-    const bool is_edge = lrs.size() > 1 && (rate.lr == lrs.front() || rate.lr == lrs.back());
-    row.insert(row.end(), {string_printf("%g", rate.lr), string_printf("%g", rate.lr_before),
-                           is_edge ? "at the grid's edge" : ""});
+    const auto [smallest, largest] = std::minmax_element(lrs.begin(), lrs.end());
+    const bool is_edge = lrs.size() > 1 && (rate.lr == *smallest || rate.lr == *largest);
+    row.insert(row.end(),
+               {rate.lr ? string_printf("%g", *rate.lr) : "none", string_printf("%g", rate.lr_before),
+                !rate.lr  ? "every run diverged: " + string_printf("%g", rate.lr_before) + " is used"
+                : is_edge ? "at the grid's edge"
+                          : ""});
     table.rows.push_back(std::move(row));
   }
   table.notes = {
-      "(after the last epoch, one seed; chosen on the test set: the runs that follow have other seeds, but "
-      "the "
-      "same test set)"};
+      "(after the last epoch, one seed, on samples held out from the training set; no run has seen the test "
+      "set)"};
   return table;
 }
 
@@ -75,7 +84,7 @@ ordered_json to_json(const std::vector<FoundRate>& found, const std::vector<doub
     }
     methods.push_back({{"method", rate.method},
                        {"lr_before", rate.lr_before},
-                       {"lr", rate.lr},
+                       {"lr", rate.lr ? ordered_json(*rate.lr) : ordered_json(nullptr)},
                        {"accuracies", accuracies}});
   }
   return {{"lrs", lrs}, {"methods", methods}};

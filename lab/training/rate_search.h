@@ -20,12 +20,15 @@ struct RateSearchOptions {
 struct FoundRate {
   std::string method;
   double lr_before = 0;
-  double lr = 0;                                  // of the highest accuracy
+  std::optional<double> lr = {};                  // of the highest accuracy; none if every run diverged
   std::vector<std::optional<double>> accuracies;  // for each of the grid; none if the run diverged
 };
 
+// The runs of a search, marked as such: every configuration at every learning rate, labelled "sgd-lr0.1".
+std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const RateSearchOptions& options);
+
 // Runs the grid in subfolders of `run_options.folder` and sets each configuration's learning rate to the one
-// with the highest test accuracy after the last epoch (the first of them in the grid if there are several). A
+// with the highest accuracy after the last epoch on the validation split, which the data must have, (the first of them in the grid if there are several). A
 // method that diverged at every learning rate keeps its own.
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options);

@@ -2,9 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <c10/util/StringUtil.h>
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -15,6 +12,7 @@
 #include "lab/models/state_dict.h"
 #include "lab/text/strings.h"
 #include "lab/training/checkpoint.h"
+#include "lab/training/result_folder.h"
 
 namespace tensorion::lab {
 namespace {
@@ -24,35 +22,13 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-// One process a folder.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
-    TORCH_CHECK(descriptor_ >= 0, "[tensorion.train] cannot open the folder ", folder.string());
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-    ::close(descriptor_);
-    TORCH_CHECK(false, "[tensorion.train] another process is at work in ", folder.string());
-  }
-  ~FolderLock() { ::close(descriptor_); }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-
- private:
-  int descriptor_;
-};
-
 // The configuration, and what was found of the data.
 ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
   auto out = to_json(config);
   out["train_samples"] = data.train.count();
-  out["test_samples"] = data.test.count();
+  out["test_samples"] = test_split(config, data).count();
   out["classes"] = data.classes.size();
   return out;
-}
-
-void check_may_begin(const fs::path& folder, bool may) {
-  TORCH_CHECK_VALUE(may, "[tensorion.train] ", folder.string(),
-                    " already has a run: --resume goes on with it, another folder (--out) begins anew");
 }
 
 // In the order in which options are written: a derived one comes after the one that it derives from.
@@ -143,7 +119,23 @@ class Recorder : public TrainingObserver {
   Clock::time_point saved_at_ = Clock::now();
 };
 
-RunSummary read_summary(const fs::path& folder) {
+int64_t count_parameters(const Classifier& model) {
+  int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+}  // namespace
+
+void check_run(const RunConfig& config, const DatasetSplits& data, const RunOptions& options) {
+  const auto& folder = options.folder;
+  check_owner(folder, ResultKind::kRun, options.resume);
+  if (!fs::exists(folder / "config.json")) return;
+  const auto described = describe(config, data);
+  read_json(folder / "config.json", [&](const json& begun) { check_same(folder, begun, described); });
+}
+
+RunSummary read_run_summary(const fs::path& folder) {
   RunSummary summary;
   size_t epochs = 0;
   read_json(folder / "summary.json", [&](const json& value) {
@@ -160,28 +152,17 @@ RunSummary read_summary(const fs::path& folder) {
   return summary;
 }
 
-int64_t count_parameters(const Classifier& model) {
-  int64_t count = 0;
-  for (const auto& parameter : model.parameters()) count += parameter.numel();
-  return count;
-}
-
-}  // namespace
-
 RunSummary run_training(const RunConfig& config, const DatasetSplits& data, const RunOptions& options,
                         TrainingObserver& progress) {
   const auto& folder = options.folder;
   const auto described = describe(config, data);
   std::optional<FolderLock> lock;
-  if (fs::exists(folder / "config.json")) {
-    lock.emplace(folder);
-    check_may_begin(folder, options.resume);
-    read_json(folder / "config.json", [&](const json& begun) { check_same(folder, begun, described); });
-    if (fs::exists(folder / "summary.json")) {
-      auto summary = read_summary(folder);
-      if (!summary.diverged) remove_checkpoints(folder);  // a run that was killed at its very end left them
-      return summary;
-    }
+  if (fs::exists(folder / "config.json")) lock.emplace(folder);
+  check_run(config, data, options);
+  if (fs::exists(folder / "summary.json")) {
+    auto summary = read_run_summary(folder);
+    if (!summary.diverged) remove_checkpoints(folder);  // a run that was killed at its very end left them
+    return summary;
   }
 
   at::set_num_threads(static_cast<int>(config.threads));
@@ -204,7 +185,7 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   if (!lock) {
     fs::create_directories(folder);
     lock.emplace(folder);
-    check_may_begin(folder, !fs::exists(folder / "config.json"));  // of a process that was faster
+    check_owner(folder, ResultKind::kRun, false);  // of a process that was faster
   }
   Recorder recorder(options, summary.identity, *model, optimizer, progress);
   write_json(folder / "config.json", described);

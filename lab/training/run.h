@@ -36,9 +36,17 @@ class Interrupted : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Throws what run_training would throw about the folder before it writes anything: results of another kind, a
+// run that is not to be resumed, or one that was begun with other options or data; the error names the first
+// that differs.
+void check_run(const RunConfig& config, const DatasetSplits& data, const RunOptions& options);
+
+// The summary of a run that is over, from its folder.
+RunSummary read_run_summary(const std::filesystem::path& folder);
+
 // Trains to the end and returns the summary. If the folder's run is over already, returns its summary at
-// once. It is an error to resume a run with other options than it was begun with; the error names the first
-// that differs. A run that diverges has a summary that says so, and keeps its last checkpoint.
+// once. Checks the folder by check_run first. A run that diverges has a summary that says so, and keeps its
+// last checkpoint.
 RunSummary run_training(const RunConfig& config, const DatasetSplits& data, const RunOptions& options,
                         TrainingObserver& progress);
 

@@ -10,6 +10,7 @@
 #include "lab/text/table.h"
 #include "lab/training/comparison.h"
 #include "lab/training/progress.h"
+#include "lab/training/result_folder.h"
 
 namespace tensorion::lab {
 namespace {
@@ -17,30 +18,48 @@ namespace {
 class Runs {
  public:
   Runs(const std::vector<RunConfig>& configs, const RunOptions& options, const RunName& name)
-      : configs_(configs), options_(options), name_(name), terminal_(stderr) {}
+      : configs_(configs), options_(options), name_(name), terminal_(stderr) {
+    if (options.resume) recorded_ = recorded_runs(options.folder);
+  }
 
   std::vector<RunSummary> run(const DatasetSplits& data) {
+    for (const auto& config : configs_) check_run(config, data, options_of(config));
+    // A folder that is not there yet is created by the first run, which holds a lock of its own.
+    std::optional<FolderLock> lock;
+    if (std::filesystem::exists(options_.folder)) lock.emplace(options_.folder);
     for (const auto& config : configs_) {
       Progress progress(terminal_, terminal_.is_tty() ? "" : name_(config) + ": ", table());
-      auto options = options_;
-      options.folder /= name_(config);
-      const auto summary = run_training(config, data, options, progress);
+      const auto summary = run_training(config, data, options_of(config), progress);
       if (summary.diverged && !terminal_.is_tty()) {
         terminal_.print(name_(config) + ": diverged: " + summary.reason);
       }
       done_.push_back(summary);
-      write();
+      record(summary);
     }
     if (terminal_.is_tty()) terminal_.show(lines({}));
     return done_;
   }
 
  private:
-  void write() const {
+  RunOptions options_of(const RunConfig& config) const {
+    auto options = options_;
+    options.folder /= name_(config);
+    return options;
+  }
+
+  void record(const RunSummary& summary) {
+    const auto known = std::find_if(recorded_.begin(), recorded_.end(), [&](const RunSummary& other) {
+      return other.identity.run == summary.identity.run;
+    });
+    if (known == recorded_.end()) {
+      recorded_.push_back(summary);
+    } else {
+      *known = summary;
+    }
     std::string all;
-    for (const auto& summary : done_) all += metrics_lines(summary.identity, summary.epochs);
+    for (const auto& run : recorded_) all += metrics_lines(run.identity, run.epochs);
     write_file(options_.folder / "metrics.jsonl", all);
-    write_json(options_.folder / "summary.json", to_json(compare(done_), done_));
+    write_json(options_.folder / "summary.json", to_json(compare(recorded_), recorded_));
   }
 
   // The live table, if the terminal has room for it.
@@ -87,7 +106,8 @@ class Runs {
   const RunOptions& options_;
   const RunName& name_;
   Terminal terminal_;
-  std::vector<RunSummary> done_;
+  std::vector<RunSummary> done_;      // of `configs_`, in their order
+  std::vector<RunSummary> recorded_;  // of the folder: those and the ones of earlier calls
 };
 
 }  // namespace
@@ -96,9 +116,26 @@ std::string seed_name(const RunConfig& config) {
   return method_name(config) + "-seed" + std::to_string(config.seed);
 }
 
+void check_folders(const std::vector<RunConfig>& configs, const RunOptions& options, const RunName& name) {
+  check_owner(options.folder, ResultKind::kComparison, options.resume);
+  for (const auto& config : configs)
+    check_owner(options.folder / name(config), ResultKind::kRun, options.resume);
+}
+
 std::vector<RunSummary> run_all(const std::vector<RunConfig>& configs, const DatasetSplits& data,
                                 const RunOptions& options, const RunName& name) {
+  check_folders(configs, options, name);
   return Runs(configs, options, name).run(data);
+}
+
+std::vector<RunSummary> recorded_runs(const std::filesystem::path& folder) {
+  std::vector<RunSummary> runs;
+  if (!std::filesystem::exists(folder / "summary.json")) return runs;
+  read_json(folder / "summary.json", [&](const nlohmann::json& summary) {
+    for (const auto& run : summary.at("runs"))
+      runs.push_back(read_run_summary(folder / run.at("run").get<std::string>()));
+  });
+  return runs;
 }
 
 }  // namespace tensorion::lab

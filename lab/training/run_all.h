@@ -1,6 +1,7 @@
 // Several runs on the same data, one after the other.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -14,9 +15,19 @@ using RunName = std::function<std::string(const RunConfig&)>;
 // "sgd-seed0".
 std::string seed_name(const RunConfig& config);
 
+// Throws, before anything is written, if the folder or that of one of the runs belongs to other results:
+// see check_owner.
+void check_folders(const std::vector<RunConfig>& configs, const RunOptions& options,
+                   const RunName& name = seed_name);
+
 // Each run has a subfolder of `options.folder`, which itself gets the metrics.jsonl and summary.json of all
-// runs that are over. A terminal shows a live table. The other runs go on if one diverges.
+// runs that are over, those from earlier calls on the same folder included. All folders are checked before
+// anything is written. A terminal shows a live table. The other runs go on if one diverges. Returns the
+// summaries of `configs`, in their order.
 std::vector<RunSummary> run_all(const std::vector<RunConfig>& configs, const DatasetSplits& data,
                                 const RunOptions& options, const RunName& name = seed_name);
+
+// The runs in a folder that are over, as its summary.json lists them; none if there is no such file.
+std::vector<RunSummary> recorded_runs(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

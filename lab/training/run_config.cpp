@@ -57,6 +57,7 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
       {"image_size", or_null(config.data.image_size)},
       {"limit_train", or_null(config.data.limit_train)},
       {"limit_test", or_null(config.data.limit_test)},
+      {"validation", or_null(config.data.validation)},
       {"model", config.model},
       {"width", config.width},
       {"depths", config.depths},
@@ -65,6 +66,7 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
       {"optimizer", config.optimizer},
   };
   if (!config.label.empty()) out["label"] = config.label;
+  if (config.grid) out["grid"] = true;
   out.update(to_json(config.optimizer, config.optimizer_options));
   const auto& schedule = config.training.schedule;
   out.update({{"schedule", schedule.name},
@@ -123,8 +125,12 @@ DataLoader train_loader(const RunConfig& config, const DatasetSplits& data) {
   return make_loader(config, data.train, data.train_transform, true);
 }
 
+const Dataset& test_split(const RunConfig& config, const DatasetSplits& data) {
+  return config.grid && data.validation ? *data.validation : data.test;
+}
+
 DataLoader test_loader(const RunConfig& config, const DatasetSplits& data) {
-  return make_loader(config, data.test, data.test_transform, false);
+  return make_loader(config, test_split(config, data), data.test_transform, false);
 }
 
 }  // namespace tensorion::lab

@@ -1,0 +1,142 @@
+"""Folders of results: no command overwrites or mixes what another one left."""
+
+import hashlib
+import json
+import os
+import subprocess
+
+import pytest
+import tiny_training
+from program import PROGRAM, files, read_json, run, words
+from tiny_training import TINY_TIGHTNESS, metrics
+
+LAPLACE = ["--problems", "3x4x2", "--optimizers", "adam", "--lrs", "0.01", "--seeds", "0", "--steps", "3"]
+
+
+def snapshot(folder):
+    return {
+        str(path.relative_to(folder)): path.is_dir() or hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def commands(cifar10):
+    """The flags of a short run of every command that writes results."""
+    common = tiny_training.flags(cifar10, epochs=1)
+    return {
+        "train": ["train", *common],
+        "compare": ["compare", *common, "--optimizers", "sgd,adamw"],
+        "ablation": ["ablation", *common, "--optimizers", "sgd", "--seeds", "0"],
+        "laplace": ["laplace", *LAPLACE],
+        "tightness": ["tightness", "--data", str(cifar10), *words(TINY_TIGHTNESS)],
+    }
+
+
+@pytest.fixture(scope="module")
+def results(cifar10, tmp_path_factory):
+    """A folder of results of every command."""
+    folder = tmp_path_factory.mktemp("results")
+    for name, flags in commands(cifar10).items():
+        run(*flags, "--out", folder / name)
+    return folder
+
+
+OWNERS = {"train": "train", "compare": "compare", "ablation": "compare", "laplace": "laplace", "tightness": "tightness"}
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]], ids=["anew", "resume"])
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("command", OWNERS)
+def test_results_of_another_command_are_left_alone(command, owner, resume, results, cifar10):
+    """`compare` and `tightness` had replaced the files of a run, and `train` those of a comparison."""
+    if OWNERS[command] == OWNERS[owner]:
+        pytest.skip("its own kind")
+    before = snapshot(results)
+    message = run(*commands(cifar10)[command], "--out", results / owner, *resume, expect=1).stderr
+    assert f"{results / owner} has the results of `tensorion {OWNERS[owner]}`" in message
+    assert snapshot(results) == before
+
+
+@pytest.mark.parametrize("command", OWNERS)
+def test_results_are_not_begun_twice(command, results, cifar10):
+    before = snapshot(results)
+    message = run(*commands(cifar10)[command], "--out", results / command, expect=1).stderr
+    assert f"{results / command} already has " in message
+    assert "--resume goes on with " in message
+    assert snapshot(results) == before
+
+
+def test_a_comparison_looks_at_all_of_its_folders_first(cifar10, tmp_path):
+    """It had begun with the others, and found the run of another rate when it came to it."""
+    flags = [*commands(cifar10)["compare"], "--out", tmp_path / "all"]
+    run(*commands(cifar10)["train"], "--optimizer", "adamw", "--out", tmp_path / "all" / "adamw-seed0")
+    before = snapshot(tmp_path)
+    assert "adamw-seed0 already has a run" in run(*flags, expect=1).stderr
+    assert snapshot(tmp_path) == before
+    assert "adamw-seed0 was begun with --lr" in run(*flags, "--lr", "adamw=1e-4", "--resume", expect=1).stderr
+    assert snapshot(tmp_path) == before
+
+
+def test_a_search_looks_at_its_folders_first(cifar10, tmp_path):
+    run(*commands(cifar10)["train"], "--out", tmp_path / "all-grid")
+    before = snapshot(tmp_path)
+    flags = [*commands(cifar10)["compare"], "--grid", "--grid-lrs", "0.1", "--out", tmp_path / "all"]
+    assert "all-grid has the results of `tensorion train`" in run(*flags, expect=1).stderr
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("name", ["config.json", "summary.json", "metrics.jsonl", "weights.safetensors"])
+@pytest.mark.parametrize("command", OWNERS)
+def test_files_of_another_program_are_left_alone(command, name, cifar10, tmp_path):
+    (tmp_path / name).write_text(json.dumps({"hidden_size": 768}))
+    before = snapshot(tmp_path)
+    assert f"{tmp_path} has a {name}" in run(*commands(cifar10)[command], "--out", tmp_path, expect=1).stderr
+    assert snapshot(tmp_path) == before
+
+
+def test_fewer_optimizers_keep_the_results_of_the_others(cifar10, tmp_path):
+    """`--resume` with one of them had dropped the others from summary.json."""
+    out = tmp_path / "all"
+    flags = ["compare", *tiny_training.flags(cifar10, epochs=1), "--out", out]
+    run(*flags, "--optimizers", "sgd,adamw")
+    before = snapshot(out)
+    result = run(*flags, "--optimizers", "adamw", "--resume")
+    assert snapshot(out) == before
+    assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == ["sgd", "adamw"]
+    run(*flags, "--optimizers", "muon", "--resume")
+    assert [entry["optimizer"] for entry in read_json(out / "summary.json")["optimizers"]] == ["sgd", "adamw", "muon"]
+    assert {row["optimizer"] for row in metrics(out)} == {"sgd", "adamw", "muon"}
+
+
+@pytest.mark.parametrize("written", ["x/", "./x//", "y/../x"])
+def test_a_slash_at_the_end_changes_nothing(written, cifar10, tmp_path):
+    """The run had the name "", and its grid went to x/-grid."""
+    flags = ["compare", *tiny_training.flags(cifar10, epochs=1), "--optimizers", "sgd", "--grid", "--grid-lrs", "0.1"]
+    run(*flags, "--out", written, cwd=tmp_path)
+    assert files(tmp_path) == {"x", "x-grid"}
+
+
+@pytest.mark.parametrize("written", [".", "./", "../here/"])
+def test_a_run_has_the_name_of_its_folder(written, cifar10, tmp_path):
+    (tmp_path / "here").mkdir()
+    run("train", *tiny_training.flags(cifar10, epochs=1), "--out", written, cwd=tmp_path / "here")
+    assert read_json(tmp_path / "here" / "summary.json")["run"] == "here"
+
+
+@pytest.mark.parametrize("command", OWNERS)
+def test_a_name_that_is_not_utf8_is_refused_at_once(command, cifar10, tmp_path):
+    """It had been found at the end of the training, when the summary could not be written."""
+    name = os.fsencode(tmp_path) + b"/caf\xe9"
+    words = [os.fsencode(PROGRAM), *map(os.fsencode, commands(cifar10)[command]), b"--out", name]
+    result = subprocess.run(words, capture_output=True, timeout=120)
+    assert result.returncode == 2
+    assert b"must have a name in UTF-8" in result.stderr
+    assert files(tmp_path) == set()
+
+
+def test_measurements_beyond_the_run_are_refused_at_once(cifar10, tmp_path):
+    """The whole training had come first."""
+    flags = {**TINY_TIGHTNESS, "--every": "13", "--data": cifar10, "--out": tmp_path / "out"}
+    message = run("tightness", *words(flags), expect=2).stderr
+    assert "--every must be at most the steps of the run, 12, got 13" in message
+    assert files(tmp_path) == set()
