@@ -12,6 +12,8 @@
 
 #include "lab/commands/ablation.h"
 #include "lab/commands/compare.h"
+#include "lab/commands/eval.h"
+#include "lab/commands/export.h"
 #include "lab/commands/inspect.h"
 #include "lab/commands/laplace.h"
 #include "lab/commands/report.h"
@@ -28,11 +30,13 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
   tensorion::lab::add_train(program);
   tensorion::lab::add_compare(program);
+  tensorion::lab::add_eval(program);
   tensorion::lab::add_ablation(program);
   tensorion::lab::add_laplace(program);
   tensorion::lab::add_tightness(program);
   tensorion::lab::add_inspect(program);
   tensorion::lab::add_report(program);
+  tensorion::lab::add_export(program);
 
   // Status 2: the command line is wrong. Status 1: anything else is. docs/reliability.md has the rule.
   const auto fail = [&](const std::string& what, int status = 1) {

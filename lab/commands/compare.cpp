@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lab/commands/dry_run.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/preset_table.h"
 #include "lab/flags/validators.h"
@@ -96,8 +97,10 @@ std::map<std::string, double> read_rates(const fs::path& folder, const std::vect
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
   command
-      .add_flag("--grid", options.grid,
-                "Search a learning rate for every method first, on the same grid, and compare with those")
+      .add_flag(
+          "--grid", options.grid,
+          "Search a learning rate for every method first, on the same grid, by samples held out from the "
+          "training set (--validation), and compare with those")
       ->group(group);
   command.add_option("--grid-lrs", options.search.lrs, "The grid")
       ->delimiter(',')
@@ -122,6 +125,9 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     set_missing(command, preset->flags);
   }
   check_distinct(options.seeds, "--seeds");
+  // A search must not look at the test set.
+  auto& validation = options.flags.common.data.validation;
+  if (options.grid && !validation) validation = 0;
   auto configs = make_configs(options.flags, find_methods(options, preset));
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
@@ -138,6 +144,10 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
   const auto data = load_data(configs.front());
+  if (options.flags.config.dry_run) {
+    print_dry_run(command, options.flags, configs, data, static_cast<int64_t>(options.seeds.size()));
+    return;
+  }
   ordered_json searched;
   if (options.grid) {
     const auto found = search_rates(configs, data, options.search, grid_options);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "lab/commands/dry_run.h"
 #include "lab/experiments/convolution_norms.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/presets.h"
@@ -54,7 +55,7 @@ class Collector : public TrainingObserver {
 
   void after_step(const Trainer& trainer) override {
     progress_.after_step(trainer);
-    const int64_t step = trainer.state().epoch * trainer.batches() + trainer.state().batch;
+    const int64_t step = trainer.step();
     if (step % options_.every == 0) collect(trainer, step);
   }
   void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
@@ -112,6 +113,10 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   check_owner(folder / "run", ResultKind::kRun, options.flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
+  if (options.flags.config.dry_run) {
+    print_dry_run(command, options.flags, {config}, data, 1);
+    return;
+  }
   const int64_t steps = config.training.epochs * train_loader(config, data).batches();
   if (options.every > steps) {
     throw UsageError(c10::str("--every must be at most the steps of the run, ", steps, ", got ",

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "lab/commands/dry_run.h"
 #include "lab/flags/run_flags.h"
 #include "lab/flags/validators.h"
 #include "lab/text/strings.h"
@@ -51,6 +52,10 @@ void train(CLI::App& command, TrainOptions& options) {
   check_owner(folder, ResultKind::kRun, flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
+  if (flags.config.dry_run) {
+    print_dry_run(command, flags, {config}, data, 1);
+    return;
+  }
   Terminal terminal(stderr);
   Progress progress(terminal, "");
   const InterruptGuard guard;

@@ -99,6 +99,12 @@ void add_config_flags(CLI::App& command, ConfigFlags& flags) {
       .add_flag("--print-config", flags.print,
                 "Print all options in effect, as --config reads them, and stop")
       ->group(group);
+  command
+      .add_flag(
+          "--dry-run", flags.dry_run,
+          "Print all options, the model's size, what happens to every tensor, and the time and memory of a "
+          "step, and do not train")
+      ->group(group);
 }
 
 void apply_config(CLI::App& command, const std::filesystem::path& file) {

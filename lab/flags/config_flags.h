@@ -14,9 +14,10 @@ namespace tensorion::lab {
 struct ConfigFlags {
   std::filesystem::path file;
   bool print = false;
+  bool dry_run = false;
 };
 
-// Adds --config and --print-config. `flags` must outlive the parsing.
+// Adds --config, --print-config and --dry-run. `flags` must outlive the parsing.
 void add_config_flags(CLI::App& command, ConfigFlags& flags);
 
 // Sets each flag that the file has and the command line has not. The file is TOML, or JSON if its name ends

@@ -10,6 +10,7 @@
 
 #include "lab/flags/validators.h"
 #include "lab/io/toml_file.h"
+#include "lab/training/device.h"
 #include "lab/training/interrupt.h"
 
 namespace tensorion::lab {
@@ -36,6 +37,12 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(data);
   command.add_option("--limit-test", common.data.limit_test, "Test on so many samples")
       ->check(positive_count())
+      ->group(data);
+  command
+      .add_option("--validation", common.data.validation,
+                  "Hold out so many samples of the training set, the same number of every class; --grid "
+                  "chooses by them (0: a tenth)")
+      ->check(non_negative_count())
       ->group(data);
   command.add_option("--model", common.model, "Model")
       ->check(CLI::IsMember(model_names()))
@@ -68,6 +75,12 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       .add_flag("--cycle-momentum,!--no-cycle-momentum", schedule.cycle_momentum,
                 "Of onecycle: whether it cycles the momentum too (default: yes)")
       ->group(training);
+  command
+      .add_option("--warmup-epochs", schedule.warmup_epochs,
+                  "Epochs, or a part of one, in which the learning rate rises to its value (not of onecycle)")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(training);
   command.add_option("--epochs", common.training.epochs, "Epochs")
       ->check(positive_count())
       ->capture_default_str()
@@ -81,6 +94,32 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(training);
   command.add_option("--nonfinite", common.training.nonfinite, "At a loss or gradient that is not finite")
       ->check(CLI::IsMember({"error", "skip", "ignore"}))
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--clip-grad", common.training.clip_grad,
+                  "Scale gradients down to this norm, of all parameters together; 0: do not")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--accumulate", common.training.accumulate,
+                  "Batches whose gradients make one step of the optimizer")
+      ->check(positive_count())
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--ema", common.training.ema,
+                  "Decay of a moving average of the weights, tested and saved beside them; 0: none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group(training);
+  command.add_option("--device", flags.device, "auto, cpu, or an accelerator: cuda, cuda:1, mps, xpu")
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--amp", common.training.amp, "Automatic mixed precision: bf16, or fp16 with loss scaling")
+      ->check(CLI::IsMember({"off", "bf16", "fp16"}))
       ->capture_default_str()
       ->group(training);
   command
@@ -100,6 +139,13 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_option("--out", flags.out, "Folder of the results (default: runs/ and a name from the options)")
       ->group(output);
+  command
+      .add_option("--log-steps", common.training.log_steps,
+                  "Write loss, learning rate, gradient norm and images/s every so many steps to steps.jsonl; "
+                  "0: do not")
+      ->check(non_negative_count())
+      ->capture_default_str()
+      ->group(output);
   command.add_flag("--resume", flags.resume, "Go on with what the folder has")->group(output);
   command
       .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
@@ -108,17 +154,23 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(output);
 }
 
-bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
-  if (!flags.config.print) return false;
+std::string config_text(const CLI::App& command, const std::vector<RunConfig>& configs) {
   auto values = resolved_flags(command, configs);
   const auto* preset = command.get_option_no_throw("--preset");
   if (preset != nullptr && preset->empty()) values.erase("scale");
-  std::cout << to_toml(values);
-  return true;
+  return to_toml(values);
+}
+
+bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
+  if (flags.config.print) std::cout << config_text(command, configs);
+  return flags.config.print;
 }
 
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {
-  return make_configs(flags.common, flags.optimizer, methods);
+  auto common = flags.common;
+  common.training.device = resolve_device(flags.device);
+  common.training.defer_metrics = !common.training.device.is_cpu();
+  return make_configs(common, flags.optimizer, methods);
 }
 
 RunOptions run_options(const RunFlags& flags, const std::filesystem::path& folder) {

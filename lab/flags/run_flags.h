@@ -14,6 +14,7 @@ namespace tensorion::lab {
 struct RunFlags {
   ConfigFlags config;
   OptimizerFlags optimizer;
+  std::string device = "auto";
   RunConfig common;  // all other options, the same for every run
   std::filesystem::path out;
   bool resume = false;
@@ -23,7 +24,10 @@ struct RunFlags {
 // Adds all flags except --optimizer(s) and --seed(s). `flags` must outlive the parsing.
 void add_run_flags(CLI::App& command, RunFlags& flags);
 
-// Prints all options in effect if --print-config asks for it; the command then has nothing more to do.
+// All options in effect, as --config reads them.
+std::string config_text(const CLI::App& command, const std::vector<RunConfig>& configs);
+
+// Prints them if --print-config asks for it; the command then has nothing more to do.
 bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs);
 
 // The configuration of each method, in their order.

@@ -53,6 +53,10 @@ DatasetSplits load_data(const RunConfig& config);
 // The model with the weights to start from, on torch's generator seeded anew.
 Model make_model(const RunConfig& config, const DatasetSplits& data);
 
+// What the run is tested on: the test set, or in a search the samples that are held out for it, if there are
+// any.
+const Dataset& test_split(const RunConfig& config, const DatasetSplits& data);
+
 // The batches to train on and to test on.
 DataLoader train_loader(const RunConfig& config, const DatasetSplits& data);
 DataLoader test_loader(const RunConfig& config, const DatasetSplits& data);

@@ -73,6 +73,8 @@ def test_experiments_run(name, flags, image_folder, tmp_path):
     [
         ("train", [TRAINING]),
         ("compare", [TRAINING]),
+        ("eval", [TRAINING]),
+        ("export", [TRAINING]),
         *((name, [TRAINING, EXPERIMENTS]) for name in ("ablation", "laplace", "tightness")),
     ],
 )

@@ -75,7 +75,7 @@ def test_the_grid_decides_the_learning_rates(image_folder, tmp_path):
         best = max(range(3), key=lambda i: -1 if accuracies[i] is None else accuracies[i])
         assert entry["lr"] == grid["lrs"][best]
         assert read_json(out / f"{entry['method']}-seed0" / "config.json")["lr"] == grid["lrs"][best]
-    assert "Test accuracy (%) by learning rate" in result.stdout
+    assert "Validation accuracy (%) by learning rate" in result.stdout
     edges = sum(entry["lr"] != 0.02 for entry in grid["methods"])
     assert result.stdout.count("at the grid's edge") == edges
 

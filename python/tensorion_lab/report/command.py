@@ -10,7 +10,7 @@ from tensorion_lab.report.document import Document, Section
 from tensorion_lab.report.errors import ReportError
 from tensorion_lab.report.experiments import Experiment, experiment_sections, paper_section, read_experiment
 from tensorion_lab.report.page import html_page
-from tensorion_lab.report.runs import Run, read_runs
+from tensorion_lab.report.runs import Run, find_evaluations, has_runs, read_runs
 from tensorion_lab.report.table import text_table
 
 PAGE = "index.html"
@@ -25,11 +25,14 @@ def main(arguments: Sequence[str]) -> int:
         found = {directory: read_experiment(directory) for directory in options.directories}
         experiments = [experiment for experiment in found.values() if experiment]
         others = [directory for directory, experiment in found.items() if not experiment]
-        runs = read_runs(others) if others else []
+        evaluations = find_evaluations(others)
+        # A folder may have an evaluation and no runs.
+        with_runs = [directory for directory in others if not evaluations or has_runs(directory)]
+        runs = read_runs(with_runs) if with_runs else []
         papers = [section for section in map(paper_section, others) if section]
-        sections = [*papers, *_sections(runs, experiments, options.dpi)]
+        sections = [*papers, *_sections(runs, experiments, evaluations, options.dpi)]
         title = options.title or ("Training runs" if runs else "Experiments")
-        page = _write(Document(title, _source(runs, experiments, options.directories), sections), out)
+        page = _write(Document(title, _source(runs, experiments, evaluations, options.directories), sections), out)
     except ReportError as error:
         print(f"[tensorion report] {error}", file=sys.stderr)
         return 1
@@ -77,21 +80,32 @@ def _dpi(text: str) -> int:
     return int(text)
 
 
-def _sections(runs: Sequence[Run], experiments: Sequence[Experiment], dpi: int) -> list[Section]:
+def _sections(
+    runs: Sequence[Run], experiments: Sequence[Experiment], evaluations: Sequence[Path], dpi: int
+) -> list[Section]:
     try:
+        from tensorion_lab.report.confusion import evaluation_sections
         from tensorion_lab.report.training import training_sections
 
-        return [*experiment_sections(experiments, dpi), *training_sections(runs, dpi)]
+        return [
+            *experiment_sections(experiments, dpi),
+            *training_sections(runs, dpi),
+            *evaluation_sections(evaluations, dpi),
+        ]
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
         raise ReportError("figures need matplotlib, which is not installed: pip install 'tensorion[report]'") from None
 
 
-def _source(runs: Sequence[Run], experiments: Sequence[Experiment], directories: Sequence[Path]) -> str:
+def _source(
+    runs: Sequence[Run], experiments: Sequence[Experiment], evaluations: Sequence[Path], directories: Sequence[Path]
+) -> str:
     kinds = [_count(len(experiments), "experiment")] if experiments else []
     if runs:
         kinds.append(_count(len(runs), "run"))
+    if evaluations:
+        kinds.append(_count(len(evaluations), "evaluation"))
     return f"{' and '.join(kinds)} from {', '.join(map(str, directories))}"
 
 

@@ -6,7 +6,7 @@ from html import escape
 from tensorion_lab.report.document import Document, Picture, Section, Table
 
 STYLE = """
-:root { color-scheme: light; }
+:root { color-scheme: light dark; }
 body { margin: 0 auto; padding: 1rem; max-width: 72rem; color: #1a1a1a; background: #fff;
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: .5rem 0; overflow-wrap: anywhere; }
@@ -33,6 +33,22 @@ dl div { overflow-wrap: anywhere; }
 dt, dd { display: inline; margin: 0; }
 dt { color: #595959; }
 dt::after { content: " "; }
+@media (max-width: 40rem) {
+  body { padding: .75rem; }
+  h1 { font-size: 1.35rem; }
+  h2 { font-size: 1.1rem; }
+  th, td { padding: .3rem .5rem; }
+  .results th:first-child, .results td:first-child { min-width: 5rem; max-width: 9rem; overflow-wrap: anywhere; }
+}
+@media screen and (prefers-color-scheme: dark) {
+  body { color: #e6e6e6; background: #16181b; }
+  p, figcaption, dt { color: #b3b3b3; }
+  h2 { border-color: #44484d; }
+  th, td { border-color: #33373c; }
+  th { border-color: #8a8f96; }
+  .results th:first-child, .results td:first-child { background: #16181b; }
+  img { filter: invert(.9) hue-rotate(180deg); }
+}
 @media print {
   @page { margin: 15mm; }
   body { padding: 0; max-width: none; font-size: 10pt; }

@@ -16,6 +16,7 @@ from typing import Any
 
 from tensorion_lab.report.errors import ReportError
 
+EVALUATION = "evaluation.json"
 METRICS, CONFIG, SUMMARY = "metrics.jsonl", "config.json", "summary.json"
 OPTIONS = {"dataset": str, "model": str, "optimizer": str, "seed": int}  # that a configuration must have
 
@@ -85,6 +86,20 @@ def find_runs(directory: Path) -> list[Path]:
             f"{CONFIG}, as `tensorion train` and `tensorion compare` write them, in it or below"
         )
     return sorted(found)
+
+
+def find_evaluations(directories: Sequence[Path]) -> list[Path]:
+    """What `tensorion eval` left in these folders."""
+    found: dict[Path, None] = {}
+    for directory in directories:
+        for path, _, files in os.walk(directory):
+            if EVALUATION in files:
+                found[Path(path) / EVALUATION] = None
+    return sorted(found)
+
+
+def has_runs(directory: Path) -> bool:
+    return not directory.is_dir() or any(METRICS in files for _, _, files in os.walk(directory))
 
 
 def read_run(folder: Path) -> Run:
