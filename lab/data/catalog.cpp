@@ -8,8 +8,9 @@
 
 #include "lab/data/cifar.h"
 #include "lab/data/fashion_mnist.h"
+#include "lab/data/fingerprint.h"
+#include "lab/data/image_file.h"
 #include "lab/data/image_folder.h"
-#include "lab/data/jpeg.h"
 #include "lab/data/tiny_imagenet.h"
 #include "lab/io/file.h"
 
@@ -44,7 +45,7 @@ constexpr int64_t kLargeImageSize = 224;  // and beyond, in this
 constexpr const char* kDebianFashionMnist = "/usr/share/datasets/fashion-mnist";
 
 const Layout kImageFolder{has_image_folder, read_image_folder,
-                          "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg)"};
+                          "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg); .png too"};
 
 // The CIFAR normalizations are those of mmpretrain's standard pipelines.
 const std::vector<Entry>& entries() {
@@ -149,7 +150,17 @@ Found find_folder(const Entry& entry, const fs::path& given) {
   }
   throw std::runtime_error("[tensorion.data] data set " + std::string(entry.name) + " not found" + looked +
                            "\n  expected: " + expected + "\n    in DIR or DIR/" + entry.name +
-                           "\n  to be had by: " + entry.where_to_get);
+                           "\n  get it with: " + entry.where_to_get);
+}
+
+// Whether all pictures have the size.
+bool all_have_size(const RawSplits& raw, ImageSize size) {
+  for (const auto* split : {&raw.train, &raw.test}) {
+    for (const auto& file : split->files) {
+      if (image_size(read_file(file), file) != size) return false;
+    }
+  }
+  return true;
 }
 
 // The size that every picture has, so that it can be used as it is. Small
@@ -159,9 +170,11 @@ std::optional<ImageSize> common_size(const Entry& entry, const RawSplits& raw,
   if (entry.size) return entry.size;
   const fs::path& first = raw.train.files.front();
   const std::string bytes = read_file(first);
-  const ImageSize size = JpegDecoder(bytes, first).size();
+  const ImageSize size = lab::image_size(bytes, first);
   if (std::max(size.height, size.width) > kSmallSide) return std::nullopt;
-  if (image_size && size != ImageSize{*image_size, *image_size}) return std::nullopt;
+  if (image_size && (size != ImageSize{*image_size, *image_size} || !all_have_size(raw, size))) {
+    return std::nullopt;
+  }
   return size;
 }
 
@@ -200,6 +213,7 @@ DatasetSplits load_dataset(const std::string& name, const DatasetOptions& option
   DatasetSplits out;
   out.name = name;
   out.folder = folder;
+  out.fingerprint = fingerprint(raw, folder);
   out.classes = std::move(raw.classes);
   out.train = load_split(raw.train, options.limit_train, own_size, options);
   out.test = load_split(raw.test, options.limit_test, own_size, options);

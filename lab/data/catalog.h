@@ -37,6 +37,7 @@ struct DatasetOptions {
 struct DatasetSplits {
   std::string name;
   std::filesystem::path folder;  // where it was found
+  std::string fingerprint = {};  // of all samples, whatever the limits
   std::vector<std::string> classes;
   Dataset train;
   Dataset test;

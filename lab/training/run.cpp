@@ -13,6 +13,7 @@
 #include "lab/text/strings.h"
 #include "lab/training/checkpoint.h"
 #include "lab/training/result_folder.h"
+#include "lab/training/run_record.h"
 
 namespace tensorion::lab {
 namespace {
@@ -21,27 +22,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
-
-// The configuration, and what was found of the data.
-ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
-  auto out = to_json(config);
-  out["train_samples"] = data.train.count();
-  out["test_samples"] = data.test.count();
-  out["classes"] = data.classes.size();
-  return out;
-}
-
-// In the order in which options are written: a derived one comes after the one that it derives from.
-void check_same(const fs::path& folder, const json& begun, const ordered_json& now) {
-  for (const auto& [key, value] : now.items()) {
-    const auto before = begun.find(key);
-    if (before != begun.end() && *before == json(value)) continue;
-    const std::string was = before == begun.end() ? "nothing" : before->dump();
-    TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",
-                      is_recorded(key) ? "other data: " + key : flag_name(key), " ", was, ", got ",
-                      value.dump(), ". Resume with the same, or begin anew in another folder (--out)");
-  }
-}
 
 // Writes the run's files as it goes.
 class Recorder : public TrainingObserver {
@@ -183,7 +163,7 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   }
   try {
     trainer.run(recorder);
-    write_safetensors(folder / "weights.safetensors", state_dict(*model));
+    write_safetensors(folder / "weights.safetensors", state_dict(*model), weights_metadata(described));
   } catch (const Diverged& error) {
     summary.diverged = true;
     summary.reason = error.what();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lab/models/state_dict.h"
 
@@ -82,7 +83,9 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
 }
 
 bool is_recorded(const std::string& key) {
-  return key == "train_samples" || key == "test_samples" || key == "classes";
+  static const std::set<std::string> keys{"train_samples",    "test_samples", "classes",
+                                          "data_fingerprint", "class_names",  "preprocessing"};
+  return keys.contains(key);
 }
 
 DatasetSplits load_data(const RunConfig& config) {
