@@ -54,7 +54,7 @@ class Collector : public TrainingObserver {
 
   void after_step(const Trainer& trainer) override {
     progress_.after_step(trainer);
-    const int64_t step = trainer.state().epoch * trainer.batches() + trainer.state().batch;
+    const int64_t step = trainer.step();
     if (step % options_.every == 0) collect(trainer, step);
   }
   void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
@@ -103,6 +103,7 @@ Method set_defaults(CLI::App& command, const TightnessOptions& options) {
 
 void run_tightness(CLI::App& command, TightnessOptions& options) {
   const InterruptGuard guard;
+  options.flags.given = given_flags(command);
   if (!options.flags.config.file.empty()) apply_config(command, options.flags.config.file);
   const auto method = set_defaults(command, options);
   const auto config = make_configs(options.flags, {method}).front();
@@ -111,14 +112,17 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   check_owner(folder, ResultKind::kTightness, options.flags.resume);
   check_owner(folder / "run", ResultKind::kRun, options.flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
-  const auto data = load_data(config);
+  const auto data = load_and_warn(config);
   const int64_t steps = config.training.epochs * train_loader(config, data).batches();
   if (options.every > steps) {
     throw UsageError(c10::str("--every must be at most the steps of the run, ", steps, ", got ",
                               options.every, ": no momentum would be measured"));
   }
+  if (!fs::exists(folder / "summary.json")) print_plan({config}, data, 1);
   Terminal terminal(stderr);
   Progress progress(terminal, "");
+  fs::create_directories(folder);
+  write_config(command, options.flags, {config}, folder);
   Collector collector(options, folder / "metrics.jsonl", progress);
   const auto summary = run_training(config, data, run_options(options.flags, folder / "run"), collector);
   if (summary.diverged) throw std::runtime_error("diverged: " + summary.reason);

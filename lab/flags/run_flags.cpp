@@ -9,7 +9,10 @@
 #include <nlohmann/json.hpp>
 
 #include "lab/flags/validators.h"
+#include "lab/io/atomic_file.h"
 #include "lab/io/toml_file.h"
+#include "lab/text/strings.h"
+#include "lab/training/device.h"
 #include "lab/training/interrupt.h"
 
 namespace tensorion::lab {
@@ -22,14 +25,16 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
 
   add_config_flags(command, flags.config);
   command.add_option("--dataset", common.dataset, "Data set")
-      ->check(CLI::IsMember(dataset_names()))
+      ->check(one_of(dataset_names()))
       ->capture_default_str()
       ->group(data);
   command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name")
+      ->check(utf8_path())
       ->group(data);
   command
       .add_option("--image-size", common.data.image_size,
                   "Height and width of the pictures that the model sees")
+      ->check(whole_number(1, 16384))
       ->group(data);
   command.add_option("--limit-train", common.data.limit_train, "Train on so many samples")
       ->check(positive_count())
@@ -38,7 +43,7 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(positive_count())
       ->group(data);
   command.add_option("--model", common.model, "Model")
-      ->check(CLI::IsMember(model_names()))
+      ->check(one_of(model_names()))
       ->capture_default_str()
       ->group(data);
   command.add_option("--width", common.width, "Factor of the model's width")
@@ -48,11 +53,11 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_option("--stem", common.stem,
                   "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
-      ->check(CLI::IsMember({"auto", "cifar", "imagenet"}))
+      ->check(one_of({"auto", "cifar", "imagenet"}))
       ->capture_default_str()
       ->group(data);
   command.add_option("--weights", common.weights, "Start from a safetensors file, such as timm's")
-      ->check(CLI::ExistingFile)
+      ->check(utf8_path())
       ->group(data);
 
   add_optimizer_flags(command, flags.optimizer, optimizer);
@@ -68,6 +73,12 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       .add_flag("--cycle-momentum,!--no-cycle-momentum", schedule.cycle_momentum,
                 "Of onecycle: whether it cycles the momentum too (default: yes)")
       ->group(training);
+  command
+      .add_option("--warmup-epochs", schedule.warmup_epochs,
+                  "Epochs, or a part of one, in which the learning rate rises to its value (not of onecycle)")
+      ->check(non_negative_number())
+      ->capture_default_str()
+      ->group(training);
   command.add_option("--epochs", common.training.epochs, "Epochs")
       ->check(positive_count())
       ->capture_default_str()
@@ -77,10 +88,37 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->capture_default_str()
       ->group(training);
   command.add_option("--label-smoothing", common.training.label_smoothing, "Label smoothing, in [0, 1)")
+      ->check(number_in(0, 1))
       ->capture_default_str()
       ->group(training);
   command.add_option("--nonfinite", common.training.nonfinite, "At a loss or gradient that is not finite")
-      ->check(CLI::IsMember({"error", "skip", "ignore"}))
+      ->check(one_of({"error", "skip", "ignore"}))
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--clip-grad", common.training.clip_grad,
+                  "Scale gradients down to this norm, of all parameters together; 0: do not")
+      ->check(non_negative_number())
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--accumulate", common.training.accumulate,
+                  "Batches whose gradients make one step of the optimizer")
+      ->check(positive_count())
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--ema", common.training.ema,
+                  "Decay of a moving average of the weights, tested and saved beside them; 0: none")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str()
+      ->group(training);
+  command.add_option("--device", flags.device, "auto, cpu, or an accelerator: cuda, cuda:1, mps, xpu")
+      ->capture_default_str()
+      ->group(training);
+  command
+      .add_option("--amp", common.training.amp, "Automatic mixed precision: bf16, or fp16 with loss scaling")
+      ->check(one_of({"off", "bf16", "fp16"}))
       ->capture_default_str()
       ->group(training);
   command
@@ -100,25 +138,82 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_option("--out", flags.out, "Folder of the results (default: runs/ and a name from the options)")
       ->group(output);
+  command
+      .add_option("--log-steps", common.training.log_steps,
+                  "Write loss, learning rate, gradient norm and images/s every so many steps to steps.jsonl; "
+                  "0: do not")
+      ->check(non_negative_count())
+      ->capture_default_str()
+      ->group(output);
   command.add_flag("--resume", flags.resume, "Go on with what the folder has")->group(output);
   command
       .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->capture_default_str()
       ->group(output);
 }
 
-bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
-  if (!flags.config.print) return false;
+namespace {
+
+nlohmann::ordered_json config_values(const CLI::App& command, const std::vector<RunConfig>& configs) {
   auto values = resolved_flags(command, configs);
   const auto* preset = command.get_option_no_throw("--preset");
   if (preset != nullptr && preset->empty()) values.erase("scale");
-  std::cout << to_toml(values);
+  return values;
+}
+
+}  // namespace
+
+bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
+  if (!flags.config.print) return false;
+  std::cout << to_toml(config_values(command, configs));
   return true;
 }
 
+void write_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs,
+                  const std::filesystem::path& folder) {
+  auto values = config_values(command, configs);
+  for (const char* key : {"out", "resume"}) values.erase(key);
+  if (!flags.common.data.folder.empty())
+    values["data"] = std::filesystem::absolute(flags.common.data.folder).lexically_normal().string();
+  write_file(folder / "config.toml", to_toml(values));
+}
+
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {
-  return make_configs(flags.common, flags.optimizer, methods);
+  auto common = flags.common;
+  common.training.device = resolve_device(flags.device);
+  common.training.defer_metrics = !common.training.device.is_cpu();
+  auto configs = make_configs(common, flags.optimizer, methods);
+  check_effects(configs, flags.given);
+  return configs;
+}
+
+void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data, size_t runs) {
+  const auto& config = configs.front();
+  const auto& [height, width] = data.train_transform.size;
+  std::cerr << string_printf(
+                   "data: %s from %s: %ld samples to train on, %ld to test on, %zu classes, %ld x %ld\n",
+                   config.dataset.c_str(), data.folder.c_str(), data.train.count(), data.test.count(),
+                   data.classes.size(), height, width)
+            << string_printf("model: %s, width %g\n", config.model.c_str(), config.width);
+  for (const auto& each : configs) {
+    std::cerr << string_printf("optimizer: %s, lr %g, weight decay %g, schedule %s\n",
+                               method_name(each).c_str(), each.optimizer_options.lr(),
+                               each.optimizer_options.weight_decay(), each.training.schedule.name.c_str());
+  }
+  std::cerr << string_printf("training: %zu run%s of %ld epoch%s, %ld batches of %ld each\n", runs,
+                             runs == 1 ? "" : "s", config.training.epochs,
+                             config.training.epochs == 1 ? "" : "s", train_loader(config, data).batches(),
+                             config.batch_size);
+}
+
+DatasetSplits load_and_warn(const RunConfig& config) {
+  auto data = load_data(config);
+  if (data.classes.size() == 1) {
+    std::cerr << "Warning: the data has one class, " << data.classes.front()
+              << ": every model is right about all of it\n";
+  }
+  return data;
 }
 
 RunOptions run_options(const RunFlags& flags, const std::filesystem::path& folder) {

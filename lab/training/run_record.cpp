@@ -55,7 +55,7 @@ ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
 // In the order in which options are written: a derived one comes after the one that it derives from.
 void check_same(const std::filesystem::path& folder, const json& begun, const ordered_json& now) {
   for (const auto& [key, value] : now.items()) {
-    if (key == "data") continue;
+    if (key == "data" || key == "device") continue;  // a run may go on elsewhere
     const auto before = begun.find(key);
     if (before != begun.end() && *before == json(value)) continue;
     const bool is_new = key == "data_fingerprint" || key == "class_names" || key == "preprocessing";

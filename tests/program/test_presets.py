@@ -41,16 +41,16 @@ def test_ablation(image_folder, tmp_path):
             assert config["unfolding"] == (expected if modes else name)
             assert (config["polar"], config["fallback"], config["label"]) == ("svd", "adamw", name)
         ours = f"{100 * entry['test_accuracy']['mean']:.2f}"
-        assert rows[name][:6] == [name, title, f"{lr:.3g}", "1", ours, accuracy]
-        assert rows[name][7] == loss
+        assert rows[name][:5] == [name, title, f"{lr:.3g}", "1", ours]
         assert ours in printed[name]
-        assert accuracy in printed[name]
+        assert accuracy not in printed[name]  # of other runs than these
+        assert loss not in printed[name]
     assert "modes count from 1" in result.stdout
-    assert "not comparable" in result.stdout
+    assert "the paper's numbers are of CIFAR-10, ResNet-18, 25 epochs" in result.stdout
+    assert "Unfoldings of a kernel: CIFAR-10, 20 samples, ResNet-18 (width 0.125), 1 epoch" in result.stdout
     assert {"test_accuracy.png", "test_loss.png", "train_loss.png"} <= pictures(out)
     page = (out / "report" / "index.html").read_text()
     assert all(f">{name}<" in page for name in PAPER_ABLATION)
-    assert page.count("91.10 +- 0.39") == 1  # the paper's numbers, too
     again = run("ablation", "--scale", "smoke", "--data", image_folder, *words(TINY_RUN), "--out", out, "--resume")
     assert again.stdout == result.stdout
 
@@ -106,12 +106,11 @@ def test_compare_presets(preset, image_folder, tmp_path):
     run("compare", *words(flags))
     rows = {row[0]: row for row in read_json(out / "summary.json")["table"]["rows"]}
     assert list(rows) == list(PRESETS[preset])
-    for name, (schedule, lr, decay, accuracy, loss) in PRESETS[preset].items():
+    for name, (schedule, lr, decay, _, _) in PRESETS[preset].items():
         config = read_json(out / f"{name}-seed0" / "config.json")
         assert (config["schedule"], config["lr"], config["weight_decay"]) == (schedule, lr, decay)
         optimizer, _, fallback = name.partition("-")
         assert (config["optimizer"], config.get("fallback", "")) == (optimizer, fallback)
-        assert (rows[name][5], rows[name][7]) == (accuracy, loss)
 
 
 def test_flags_overrule_a_preset(image_folder, tmp_path):
@@ -136,10 +135,10 @@ def test_flags_overrule_a_preset(image_folder, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "status", "message"),
     [
-        (["ablation", "--optimizers", "modes-9"], 1, "--optimizers must be of modes-0, modes-1,"),
-        (["compare", "--optimizers", "a=lion"], 1, "or NAME=OPTIMIZER, got 'a=lion'"),
-        (["compare", "--scale", "small"], 2, "--scale requires --preset"),
-        (["compare", "--preset", "mnist"], 2, "mnist not in {cifar10,cifar100,"),
+        (["ablation", "--optimizers", "modes-9"], 2, "--optimizers must be of modes-0, modes-1,"),
+        (["compare", "--optimizers", "a=lion"], 2, "or NAME=OPTIMIZER, got 'a=lion'"),
+        (["compare", "--scale", "small"], 2, "--scale needs --preset"),
+        (["compare", "--preset", "mnist"], 2, "got 'mnist'"),
     ],
 )
 def test_wrong_options_are_named(flags, status, message, tmp_path):
