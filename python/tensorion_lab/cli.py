@@ -20,8 +20,8 @@ def main() -> None:
     if program is None or not program.is_file():
         sys.exit(
             "[tensorion] the program was left out when this package was built: install CLI11, "
-            "nlohmann-json, toml++, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev libtomlplusplus-dev "
-            "libjpeg-dev zlib1g-dev), then install the package again."
+            "nlohmann-json, toml++, libjpeg, libpng and zlib (Debian: libcli11-dev nlohmann-json3-dev "
+            "libtomlplusplus-dev libjpeg-dev libpng-dev zlib1g-dev), then install the package again."
         )
     os.environ["TENSORION_PYTHON"] = sys.executable  # the program draws its figures with it
     os.execv(program, [str(program), *sys.argv[1:]])
