@@ -18,6 +18,7 @@
 #include "lab/experiments/preset_table.h"
 #include "lab/flags/validators.h"
 #include "lab/io/json_file.h"
+#include "lab/text/usage_error.h"
 #include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/result_folder.h"
@@ -31,8 +32,8 @@ using nlohmann::ordered_json;
 
 template <typename T>
 void check_distinct(const std::vector<T>& values, const char* flag) {
-  TORCH_CHECK_VALUE(std::set<T>(values.begin(), values.end()).size() == values.size(), flag,
-                    " must not name one twice");
+  if (std::set<T>(values.begin(), values.end()).size() != values.size())
+    throw UsageError(std::string(flag) + " must not name one twice");
 }
 
 // "sgd", "name=tensorion", or a method of the preset.
@@ -104,15 +105,18 @@ void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
       ->group(group);
   command.add_option("--grid-lrs", options.search.lrs, "The grid")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str()
+      ->needs("--grid")
       ->group(group);
   command.add_option("--grid-epochs", options.search.epochs, "Epochs of its runs (default: --epochs)")
       ->check(positive_count())
+      ->needs("--grid")
       ->group(group);
   command.add_option("--grid-seed", options.search.seed, "Seed of its runs")
       ->check(non_negative_count())
       ->capture_default_str()
+      ->needs("--grid")
       ->group(group);
 }
 
@@ -128,7 +132,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   // A search must not look at the test set.
   auto& validation = options.flags.common.data.validation;
   if (options.grid && !validation) validation = 0;
-  auto configs = make_configs(options.flags, find_methods(options, preset));
+  auto configs = make_configs(options.flags, checked_usage([&] { return find_methods(options, preset); }));
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
@@ -143,10 +147,18 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   check_folders(each_seed(configs, options.seeds), runs_options);
   if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
-  const auto data = load_data(configs.front());
+  const auto data = load_and_warn(configs.front());
   if (options.flags.config.dry_run) {
     print_dry_run(command, options.flags, configs, data, static_cast<int64_t>(options.seeds.size()));
     return;
+  }
+  const auto runs = each_seed(configs, options.seeds);
+  const auto is_over = [&](const RunConfig& run) {
+    return fs::exists(folder / seed_name(run) / "summary.json");
+  };
+  if (!std::all_of(runs.begin(), runs.end(), is_over)) {
+    const size_t searches = options.grid ? configs.size() * options.search.lrs.size() : 0;
+    print_plan(configs, data, runs.size() + searches);
   }
   ordered_json searched;
   if (options.grid) {
@@ -154,6 +166,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     print_table(std::cout, search_table(found, options.search.lrs));
     searched = to_json(found, options.search.lrs);
   }
+  fs::create_directories(folder);
+  write_config(command, options.flags, configs, folder);
   run_all(each_seed(configs, options.seeds), data, runs_options);
   const auto summaries = recorded_runs(folder);
   for (const auto& summary : summaries) {
@@ -194,6 +208,7 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->group("Training");
   add_rate_search_flags(command, options);
   add_run_flags(command, options.flags);
+  command.get_option("--grid")->excludes("--lr");
 }
 
 void add_compare(CLI::App& program) {
@@ -202,13 +217,13 @@ void add_compare(CLI::App& program) {
       program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
   std::vector<std::string> names;
   for (const auto& preset : comparison_presets()) names.push_back(preset.name);
-  command->add_option("--preset", options->preset_name, "An experiment of the paper")
-      ->check(CLI::IsMember(names));
+  command->add_option("--preset", options->preset_name, "An experiment of the paper")->check(one_of(names));
   add_comparison_flags(*command, *options);
   command->callback([command, options] {
+    options->flags.given = given_flags(*command);
     if (!options->flags.config.file.empty()) apply_config(*command, options->flags.config.file);
     if (!command->get_option("--scale")->empty() && options->preset_name.empty())
-      throw CLI::RequiresError("--scale", "--preset");
+      throw UsageError("--scale needs --preset");
     const auto& presets = comparison_presets();
     const auto preset = std::find_if(presets.begin(), presets.end(),
                                      [&](const Preset& other) { return other.name == options->preset_name; });

@@ -17,7 +17,10 @@
 #include "lab/io/json_file.h"
 #include "lab/text/strings.h"
 #include "lab/text/terminal.h"
+#include "lab/text/usage_error.h"
+#include "lab/training/interrupt.h"
 #include "lab/training/result_folder.h"
+#include "lab/training/run.h"
 
 namespace tensorion::lab {
 namespace {
@@ -117,6 +120,7 @@ class Sweeps {
                 ? *known
                 : record_.add(problem, minimize_quotient(problem, optimizer, lr, seed, options_));
         show(problem, run);
+        if (interrupt_signal() != 0) throw Interrupted("stopped after a run of " + problem.str());
         return run;
       }));
       const auto* best = sweeps.back().best();
@@ -144,12 +148,15 @@ class Sweeps {
 };
 
 void run_laplace(LaplaceFlags& flags) {
+  const InterruptGuard guard;
   std::vector<LaplaceProblem> problems;
   problems.reserve(flags.problems.size());
-  for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
   const auto& options = flags.options;
-  TensorionOptions().momentum(options.momentum).polar(options.polar).check();
-  TensorionOptions().fallback_momentum(options.sgd_momentum).check();
+  checked_usage([&] {
+    for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
+    TensorionOptions().momentum(options.momentum).polar(options.polar).check();
+    TensorionOptions().fallback_momentum(options.sgd_momentum).check();
+  });
   flags.out = result_path(flags.out);
   check_folder(flags);
   at::set_num_threads(static_cast<int>(flags.threads));
@@ -193,15 +200,15 @@ void add_laplace(CLI::App& program) {
       ->delimiter(',');
   command->add_option("--optimizers", flags->optimizers, "Optimizers")
       ->delimiter(',')
-      ->check(CLI::IsMember(laplace_optimizers()))
+      ->check(one_of(laplace_optimizers()))
       ->capture_default_str();
-  command->add_option("--lrs", flags->lrs, "Learning rates")->delimiter(',')->check(CLI::PositiveNumber);
+  command->add_option("--lrs", flags->lrs, "Learning rates")->delimiter(',')->check(positive_number());
   command->add_option("--seeds", flags->seeds, "Seeds of the train to start from")
       ->delimiter(',')
       ->check(non_negative_count());
   command->add_option("--steps", flags->options.steps, "Steps of a run")->check(positive_count());
   command->add_option("--schedule", flags->options.schedule.name, "Learning rate schedule")
-      ->check(CLI::IsMember({"constant", "cosine"}))
+      ->check(one_of({"constant", "cosine"}))
       ->capture_default_str();
   command->add_option("--momentum", flags->options.momentum, "Momentum of tensorion, online and muon")
       ->capture_default_str();
@@ -212,13 +219,14 @@ void add_laplace(CLI::App& program) {
                    "Method of the polar factor: auto, halley, newton_schulz, svd")
       ->capture_default_str();
   command->add_option("--dtype", flags->dtype, "Of the cores and all that is computed")
-      ->check(CLI::IsMember({"float64", "float32"}))
+      ->check(one_of({"float64", "float32"}))
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Threads of torch")
       ->check(thread_count())
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
   command->add_flag("--resume", flags->resume, "Go on with what the folder has");
+  show_defaults(*command, scale_values("paper"));
   command->callback([command, flags] {
     set_missing(*command, scale_values(flags->scale));
     run_laplace(*flags);

@@ -104,6 +104,7 @@ Method set_defaults(CLI::App& command, const TightnessOptions& options) {
 
 void run_tightness(CLI::App& command, TightnessOptions& options) {
   const InterruptGuard guard;
+  options.flags.given = given_flags(command);
   if (!options.flags.config.file.empty()) apply_config(command, options.flags.config.file);
   const auto method = set_defaults(command, options);
   const auto config = make_configs(options.flags, {method}).front();
@@ -112,7 +113,7 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   check_owner(folder, ResultKind::kTightness, options.flags.resume);
   check_owner(folder / "run", ResultKind::kRun, options.flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
-  const auto data = load_data(config);
+  const auto data = load_and_warn(config);
   if (options.flags.config.dry_run) {
     print_dry_run(command, options.flags, {config}, data, 1);
     return;
@@ -122,8 +123,11 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
     throw UsageError(c10::str("--every must be at most the steps of the run, ", steps, ", got ",
                               options.every, ": no momentum would be measured"));
   }
+  if (!fs::exists(folder / "summary.json")) print_plan({config}, data, 1);
   Terminal terminal(stderr);
   Progress progress(terminal, "");
+  fs::create_directories(folder);
+  write_config(command, options.flags, {config}, folder);
   Collector collector(options, folder / "metrics.jsonl", progress);
   const auto summary = run_training(config, data, run_options(options.flags, folder / "run"), collector);
   if (summary.diverged) throw std::runtime_error("diverged: " + summary.reason);

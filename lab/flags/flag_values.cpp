@@ -4,6 +4,8 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 
+#include "lab/flags/validators.h"
+
 namespace tensorion::lab {
 
 const std::vector<std::string>& scale_names() {
@@ -16,9 +18,21 @@ void add_scale(CLI::App& command, std::string& scale) {
       .add_option(
           "--scale", scale,
           "Size of the experiment: the paper's, an hour on two cores (small), a minute (smoke). Other "
-          "flags overrule it")
-      ->check(CLI::IsMember(scale_names()))
+          "flags override it; defaults shown here are those of paper")
+      ->check(one_of(scale_names()))
       ->capture_default_str();
+}
+
+std::set<std::string> given_flags(const CLI::App& command) {
+  std::set<std::string> names;
+  for (const auto* option : command.get_options()) {
+    if (!option->empty() && !option->get_lnames().empty()) names.insert("--" + option->get_lnames().front());
+  }
+  return names;
+}
+
+void show_defaults(CLI::App& command, const FlagValues& values) {
+  for (const auto& [name, value] : values) command.get_option(name)->default_str(value);
 }
 
 void set_missing(CLI::App& command, const FlagValues& values) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,5 +20,11 @@ void add_scale(CLI::App& command, std::string& scale);
 // Sets each flag that is not on the command line, as if it were. If `values` has a flag several times, the
 // first value counts.
 void set_missing(CLI::App& command, const FlagValues& values);
+
+// The names of the flags that the command line has.
+std::set<std::string> given_flags(const CLI::App& command);
+
+// Makes --help show these values as the defaults.
+void show_defaults(CLI::App& command, const FlagValues& values);
 
 }  // namespace tensorion::lab

@@ -3,6 +3,7 @@
 
 #include <CLI/App.hpp>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,5 +31,8 @@ void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::st
 // an error to give a flag that none of them has.
 std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlags& given,
                                     const std::vector<Method>& methods);
+
+// Throws if a flag of the command line (`given`, by its name) has no effect on any of the runs.
+void check_effects(const std::vector<RunConfig>& configs, const std::set<std::string>& given);
 
 }  // namespace tensorion::lab

@@ -9,7 +9,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lab/flags/validators.h"
+#include "lab/io/atomic_file.h"
 #include "lab/io/toml_file.h"
+#include "lab/text/strings.h"
 #include "lab/training/device.h"
 #include "lab/training/interrupt.h"
 
@@ -23,14 +25,16 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
 
   add_config_flags(command, flags.config);
   command.add_option("--dataset", common.dataset, "Data set")
-      ->check(CLI::IsMember(dataset_names()))
+      ->check(one_of(dataset_names()))
       ->capture_default_str()
       ->group(data);
   command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name")
+      ->check(utf8_path())
       ->group(data);
   command
       .add_option("--image-size", common.data.image_size,
                   "Height and width of the pictures that the model sees")
+      ->check(whole_number(1, 16384))
       ->group(data);
   command.add_option("--limit-train", common.data.limit_train, "Train on so many samples")
       ->check(positive_count())
@@ -45,7 +49,7 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(non_negative_count())
       ->group(data);
   command.add_option("--model", common.model, "Model")
-      ->check(CLI::IsMember(model_names()))
+      ->check(one_of(model_names()))
       ->capture_default_str()
       ->group(data);
   command.add_option("--width", common.width, "Factor of the model's width")
@@ -55,11 +59,11 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_option("--stem", common.stem,
                   "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
-      ->check(CLI::IsMember({"auto", "cifar", "imagenet"}))
+      ->check(one_of({"auto", "cifar", "imagenet"}))
       ->capture_default_str()
       ->group(data);
   command.add_option("--weights", common.weights, "Start from a safetensors file, such as timm's")
-      ->check(CLI::ExistingFile)
+      ->check(utf8_path())
       ->group(data);
 
   add_optimizer_flags(command, flags.optimizer, optimizer);
@@ -78,7 +82,7 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_option("--warmup-epochs", schedule.warmup_epochs,
                   "Epochs, or a part of one, in which the learning rate rises to its value (not of onecycle)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->capture_default_str()
       ->group(training);
   command.add_option("--epochs", common.training.epochs, "Epochs")
@@ -90,16 +94,17 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->capture_default_str()
       ->group(training);
   command.add_option("--label-smoothing", common.training.label_smoothing, "Label smoothing, in [0, 1)")
+      ->check(number_in(0, 1))
       ->capture_default_str()
       ->group(training);
   command.add_option("--nonfinite", common.training.nonfinite, "At a loss or gradient that is not finite")
-      ->check(CLI::IsMember({"error", "skip", "ignore"}))
+      ->check(one_of({"error", "skip", "ignore"}))
       ->capture_default_str()
       ->group(training);
   command
       .add_option("--clip-grad", common.training.clip_grad,
                   "Scale gradients down to this norm, of all parameters together; 0: do not")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->capture_default_str()
       ->group(training);
   command
@@ -119,7 +124,7 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(training);
   command
       .add_option("--amp", common.training.amp, "Automatic mixed precision: bf16, or fp16 with loss scaling")
-      ->check(CLI::IsMember({"off", "bf16", "fp16"}))
+      ->check(one_of({"off", "bf16", "fp16"}))
       ->capture_default_str()
       ->group(training);
   command
@@ -149,16 +154,24 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command.add_flag("--resume", flags.resume, "Go on with what the folder has")->group(output);
   command
       .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative_number())
       ->capture_default_str()
       ->group(output);
 }
 
-std::string config_text(const CLI::App& command, const std::vector<RunConfig>& configs) {
+namespace {
+
+nlohmann::ordered_json config_values(const CLI::App& command, const std::vector<RunConfig>& configs) {
   auto values = resolved_flags(command, configs);
   const auto* preset = command.get_option_no_throw("--preset");
   if (preset != nullptr && preset->empty()) values.erase("scale");
-  return to_toml(values);
+  return values;
+}
+
+}  // namespace
+
+std::string config_text(const CLI::App& command, const std::vector<RunConfig>& configs) {
+  return to_toml(config_values(command, configs));
 }
 
 bool printed_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs) {
@@ -166,11 +179,50 @@ bool printed_config(const CLI::App& command, const RunFlags& flags, const std::v
   return flags.config.print;
 }
 
+void write_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs,
+                  const std::filesystem::path& folder) {
+  auto values = config_values(command, configs);
+  for (const char* key : {"out", "resume"}) values.erase(key);
+  if (!flags.common.data.folder.empty())
+    values["data"] = std::filesystem::absolute(flags.common.data.folder).lexically_normal().string();
+  write_file(folder / "config.toml", to_toml(values));
+}
+
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods) {
   auto common = flags.common;
   common.training.device = resolve_device(flags.device);
   common.training.defer_metrics = !common.training.device.is_cpu();
-  return make_configs(common, flags.optimizer, methods);
+  auto configs = make_configs(common, flags.optimizer, methods);
+  check_effects(configs, flags.given);
+  return configs;
+}
+
+void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data, size_t runs) {
+  const auto& config = configs.front();
+  const auto& [height, width] = data.train_transform.size;
+  std::cerr << string_printf(
+                   "data: %s from %s: %ld samples to train on, %ld to test on, %zu classes, %ld x %ld\n",
+                   config.dataset.c_str(), data.folder.c_str(), data.train.count(), data.test.count(),
+                   data.classes.size(), height, width)
+            << string_printf("model: %s, width %g\n", config.model.c_str(), config.width);
+  for (const auto& each : configs) {
+    std::cerr << string_printf("optimizer: %s, lr %g, weight decay %g, schedule %s\n",
+                               method_name(each).c_str(), each.optimizer_options.lr(),
+                               each.optimizer_options.weight_decay(), each.training.schedule.name.c_str());
+  }
+  std::cerr << string_printf("training: %zu run%s of %ld epoch%s, %ld batches of %ld each\n", runs,
+                             runs == 1 ? "" : "s", config.training.epochs,
+                             config.training.epochs == 1 ? "" : "s", train_loader(config, data).batches(),
+                             config.batch_size);
+}
+
+DatasetSplits load_and_warn(const RunConfig& config) {
+  auto data = load_data(config);
+  if (data.classes.size() == 1) {
+    std::cerr << "Warning: the data has one class, " << data.classes.front()
+              << ": every model is right about all of it\n";
+  }
+  return data;
 }
 
 RunOptions run_options(const RunFlags& flags, const std::filesystem::path& folder) {

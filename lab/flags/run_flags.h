@@ -14,6 +14,7 @@ namespace tensorion::lab {
 struct RunFlags {
   ConfigFlags config;
   OptimizerFlags optimizer;
+  std::set<std::string> given;  // names of the flags on the command line
   std::string device = "auto";
   RunConfig common;  // all other options, the same for every run
   std::filesystem::path out;
@@ -33,7 +34,18 @@ bool printed_config(const CLI::App& command, const RunFlags& flags, const std::v
 // The configuration of each method, in their order.
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods);
 
-// The options of a run in `folder`. SIGINT and SIGTERM stop it while there is an InterruptGuard.
+// Writes the options in effect into the folder's config.toml, from which --resume DIR goes on.
+void write_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs,
+                  const std::filesystem::path& folder);
+
+// Says on the standard error what is about to be done: data, model, each method with its learning rate and
+// schedule, and the number of runs of each, `runs` of them in all.
+void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data, size_t runs);
+
+// load_data, with a warning on the standard error if nothing can be learned from the data.
+DatasetSplits load_and_warn(const RunConfig& config);
+
+// The options of a run in `folder`. SIGINT, SIGTERM and SIGHUP stop it while there is an InterruptGuard.
 RunOptions run_options(const RunFlags& flags, const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

@@ -42,7 +42,10 @@ void scale_heads(Transformer& structure, double width) {
   TORCH_CHECK_VALUE(std::isfinite(width) && width > 0.0 && width <= 64.0,
                     "[tensorion.make_model] width must be in (0, 64], got ", width);
   const int64_t features = structure.dim / structure.heads;
-  structure.heads = std::max<int64_t>(1, std::llround(static_cast<double>(structure.heads) * width));
+  const auto heads = std::llround(static_cast<double>(structure.heads) * width);
+  TORCH_CHECK_VALUE(heads >= 1, "[tensorion.make_model] width must leave at least one of ", structure.heads,
+                    " heads, got ", width);
+  structure.heads = heads;
   structure.dim = features * structure.heads;
 }
 

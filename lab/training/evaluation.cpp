@@ -7,7 +7,8 @@
 
 namespace tensorion::lab {
 
-Evaluation evaluate(Classifier& model, const DataLoader& loader, c10::Device device, const std::string& amp) {
+Evaluation evaluate(Classifier& model, const DataLoader& loader, c10::Device device, const std::string& amp,
+                    const std::function<void()>& after_batch) {
   const c10::InferenceMode inference;
   const bool was_training = model.is_training();
   model.eval();
@@ -29,6 +30,7 @@ Evaluation evaluate(Classifier& model, const DataLoader& loader, c10::Device dev
     const auto pairs = batch.labels * classes + logits.argmax(1);
     const auto counts = pairs.bincount({}, classes * classes).view({classes, classes});
     confusion = confusion.defined() ? confusion + counts : counts;
+    after_batch();
   }
   model.train(was_training);
   confusion = confusion.cpu();

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <string>
 
 #include "lab/data/data_loader.h"
@@ -18,8 +19,9 @@ struct Evaluation {
 };
 
 // Over all batches of the loader, in evaluation mode; the model's mode is as before afterwards. The model is
-// on the device; `amp` is that of TrainerOptions.
-Evaluation evaluate(Classifier& model, const DataLoader& loader, c10::Device device = at::kCPU,
-                    const std::string& amp = "off");
+// on the device; `amp` is that of TrainerOptions. What `after_batch` throws ends the evaluation.
+Evaluation evaluate(
+    Classifier& model, const DataLoader& loader, c10::Device device = at::kCPU,
+    const std::string& amp = "off", const std::function<void()>& after_batch = [] {});
 
 }  // namespace tensorion::lab

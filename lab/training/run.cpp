@@ -4,6 +4,7 @@
 #include <c10/util/StringUtil.h>
 
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lab/io/atomic_file.h"
@@ -11,6 +12,7 @@
 #include "lab/io/json_file.h"
 #include "lab/models/state_dict.h"
 #include "lab/text/strings.h"
+#include "lab/text/usage_error.h"
 #include "lab/training/checkpoint.h"
 #include "lab/training/result_folder.h"
 #include "lab/training/run_record.h"
@@ -46,6 +48,18 @@ class Recorder : public TrainingObserver {
   }
 
   void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
+
+  // The checkpoint is the one before the test, which begins anew.
+  void after_test_batch(const Trainer& trainer) override {
+    if (!options_.interrupted()) return;
+    must_save_ = true;
+    throw Interrupted("stopped " + position(trainer.state()));
+  }
+
+  // Saves what a test that was interrupted left to be saved: the weights are those of the training again.
+  void save_if_interrupted(const Trainer& trainer) {
+    if (must_save_) save(trainer);
+  }
 
   void after_epoch(const Trainer& trainer) override {
     save(trainer);
@@ -94,9 +108,21 @@ class Recorder : public TrainingObserver {
   torch::optim::Optimizer& optimizer_;
   TrainingObserver& progress_;
   StepLog steps_;
+  bool must_save_ = false;
   std::string kept_;  // the position of the last checkpoint
   Clock::time_point saved_at_ = Clock::now();
 };
+
+// --nonfinite ignore and skip go on to the end, whatever comes of it.
+void mark_not_finite(RunSummary& summary) {
+  const auto* last = summary.final_epoch();
+  if (last == nullptr || (std::isfinite(last->train_loss) && std::isfinite(last->test_loss))) return;
+  summary.diverged = true;
+  summary.reason = std::isfinite(last->train_loss) ? "the test loss of the last epoch is not finite"
+                                                   : "the train loss of the last epoch is not finite";
+  if (summary.skipped_steps > 0)
+    summary.reason += c10::str("; ", summary.skipped_steps, " steps were skipped");
+}
 
 int64_t count_parameters(const Classifier& model) {
   int64_t count = 0;
@@ -145,19 +171,20 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   }
 
   at::set_num_threads(static_cast<int>(config.threads));
-  const auto model = make_model(config, data);
+  std::string new_head;
+  const auto model = make_model(config, data, &new_head);
   auto optimizer_options = config.optimizer_options;
   // The trainer looks at the gradients itself, unless it must not wait for the device.
   const bool is_left_to_optimizer = config.training.defer_metrics && config.training.nonfinite == "skip";
   if (is_left_to_optimizer) optimizer_options.nonfinite("skip");
-  Tensorion optimizer(model->parameters(), optimizer_options);
+  Tensorion optimizer = checked_usage([&] { return Tensorion(model->parameters(), optimizer_options); });
   const auto train = train_loader(config, data);
   const auto test = test_loader(config, data);
   Trainer trainer(*model, optimizer, train, test, config.training);
 
   RunSummary summary;
-  summary.identity = {fs::absolute(folder).lexically_normal().filename().string(), config.optimizer,
-                      config.seed, config.label};
+  summary.identity = {result_path(fs::absolute(folder)).filename().string(), config.optimizer, config.seed,
+                      config.label};
   summary.parameters = count_parameters(*model);
   summary.threads = config.threads;
   // From here on there is something to keep: what was wrong with the options has left no folder.
@@ -178,13 +205,16 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
     }
     recorder.truncate_steps(trainer);
   }
+  if (!new_head.empty() && trainer.state().epoch == 0 && trainer.state().batch == 0) options.warn(new_head);
   try {
     trainer.run(recorder);
     write_safetensors(folder / "weights.safetensors", state_dict(*model), weights_metadata(described));
     const auto average = trainer.average();
-    if (!average.empty()) {
+    if (!average.empty())
       write_safetensors(folder / "weights.ema.safetensors", average, weights_metadata(described));
-    }
+  } catch (const Interrupted&) {
+    recorder.save_if_interrupted(trainer);
+    throw;
   } catch (const Diverged& error) {
     summary.diverged = true;
     summary.reason = error.what();
@@ -193,6 +223,7 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   summary.epochs = trainer.state().history;
   summary.skipped_steps =
       trainer.state().skipped_steps + (is_left_to_optimizer ? optimizer.skipped_steps() : 0);
+  if (!summary.diverged) mark_not_finite(summary);
   write_json(folder / "summary.json", to_json(summary));
   if (!summary.diverged) remove_checkpoints(folder);
   return summary;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "lab/models/state_dict.h"
+#include "lab/text/usage_error.h"
 
 namespace tensorion::lab {
 namespace {
@@ -100,20 +101,23 @@ bool is_recorded(const std::string& key) {
 DatasetSplits load_data(const RunConfig& config) {
   auto options = config.data;
   if (!options.image_size) {
-    const int64_t size = model_image_size(model_options(config));
+    const int64_t size = checked_usage([&] { return model_image_size(model_options(config)); });
     if (size > 0) options.image_size = size;
   }
   return load_dataset(config.dataset, options);
 }
 
-Model make_model(const RunConfig& config, const DatasetSplits& data) {
+Model make_model(const RunConfig& config, const DatasetSplits& data, std::string* new_head) {
   auto options = model_options(config);
   options.classes = static_cast<int64_t>(data.classes.size());
   options.channels = data.train.channels;
   options.stem = stem_of(config, data.train_transform.size);
   at::manual_seed(static_cast<uint64_t>(config.seed));
-  auto model = make_model(options);
-  if (!config.weights.empty()) load_weights(*model, config.weights);
+  auto model = checked_usage([&] { return make_model(options); });
+  if (!config.weights.empty() && !load_weights(*model, config.weights).empty() && new_head != nullptr) {
+    *new_head = c10::str("the head ", model->head_name(), " is drawn anew for ", options.classes,
+                         " classes: ", config.weights, " has none of that size");
+  }
   model->to(config.training.device);
   if (config.channels_last) {
     for (auto& parameter : model->parameters()) {

@@ -125,7 +125,7 @@ void Trainer::run(TrainingObserver& observer) {
   while (state_.epoch < options_.epochs) {
     train_epoch(observer);
     observer.before_test(*this);
-    finish_epoch();
+    finish_epoch(observer);
     observer.after_epoch(*this);
   }
 }
@@ -273,11 +273,12 @@ StepMetrics Trainer::log_step() {
   return metrics;
 }
 
-void Trainer::finish_epoch() {
+void Trainer::finish_epoch(TrainingObserver& observer) {
   // That of the last step, which may have been in another process.
   scheduler_.prepare(step() - 1);
   read_deferred();
-  const auto test = evaluate(model_, test_, options_.device, options_.amp);
+  const auto test =
+      evaluate(model_, test_, options_.device, options_.amp, [&] { observer.after_test_batch(*this); });
   EpochMetrics metrics{.epoch = state_.epoch + 1,
                        .lr = optimizer_.param_groups()[0].options().get_lr(),
                        .train_loss = state_.loss_sum / static_cast<double>(state_.samples),
@@ -288,7 +289,8 @@ void Trainer::finish_epoch() {
                        .data_seconds = state_.data_seconds};
   if (average_) {
     const Swapped swapped(*average_);
-    const auto averaged = evaluate(model_, test_, options_.device, options_.amp);
+    const auto averaged =
+        evaluate(model_, test_, options_.device, options_.amp, [&] { observer.after_test_batch(*this); });
     metrics.ema_test_loss = averaged.loss;
     metrics.ema_test_accuracy = averaged.accuracy;
   }

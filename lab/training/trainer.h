@@ -78,6 +78,7 @@ class TrainingObserver {
   // The state's batch is the next one, or past the last.
   virtual void after_step(const Trainer&) {}
   virtual void before_test(const Trainer&) {}
+  virtual void after_test_batch(const Trainer&) {}
   // The state is at the start of the next epoch.
   virtual void after_epoch(const Trainer&) {}
 };
@@ -125,7 +126,7 @@ class Trainer {
   void defer_loss(const at::Tensor& loss, int64_t samples);
   void read_deferred() const;
   StepMetrics log_step();
-  void finish_epoch();
+  void finish_epoch(TrainingObserver& observer);
 
   Classifier& model_;
   torch::optim::Optimizer& optimizer_;

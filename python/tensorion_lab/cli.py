@@ -24,8 +24,8 @@ def main() -> None:
     if program is None or not program.is_file():
         sys.exit(
             "[tensorion] this package was installed without the program. Build both from the source tree: install "
-            "CLI11, nlohmann-json, toml++, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev "
-            "libtomlplusplus-dev libjpeg-dev zlib1g-dev), then "
+            "CLI11, nlohmann-json, toml++, libjpeg, libpng and zlib (Debian: libcli11-dev nlohmann-json3-dev "
+            "libtomlplusplus-dev libjpeg-dev libpng-dev zlib1g-dev), then "
             "`pip install --config-settings=cmake.define.TENSORION_LAB=ON .`"
         )
     os.environ["TENSORION_PYTHON"] = sys.executable  # the program draws its figures with it

@@ -1,10 +1,13 @@
 """The command `tensorion report`."""
 
 import argparse
+import difflib
 import io
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from tensorion_lab.report.document import Document, Section
 from tensorion_lab.report.errors import ReportError
@@ -28,14 +31,18 @@ def main(arguments: Sequence[str]) -> int:
         evaluations = find_evaluations(others)
         # A folder may have an evaluation and no runs.
         with_runs = [directory for directory in others if not evaluations or has_runs(directory)]
-        runs = read_runs(with_runs) if with_runs else []
+        runs, problems = read_runs(with_runs) if with_runs else ([], [])
         papers = [section for section in map(paper_section, others) if section]
         sections = [*papers, *_sections(runs, experiments, evaluations, options.dpi)]
         title = options.title or ("Training runs" if runs else "Experiments")
-        page = _write(Document(title, _source(runs, experiments, evaluations, options.directories), sections), out)
+        source = _source(runs, experiments, evaluations, options.directories)
+        left_out = [f"Left out: {problem}" for problem in problems]
+        page = _write(Document(title, source, sections, left_out), out)
     except ReportError as error:
         print(f"[tensorion report] {error}", file=sys.stderr)
         return 1
+    for problem in left_out:
+        print(f"[tensorion report] {problem}", file=sys.stderr)
     try:
         for section in sections:
             print(f"{section.title}\n\n{text_table(section.table)}\n")
@@ -55,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         "deviation to each side.",
         allow_abbrev=False,
     )
+    parser.error = partial(_fail, parser)  # type: ignore[method-assign]
     parser.add_argument(
         "directories",
         metavar="DIR",
@@ -72,6 +80,14 @@ def _parser() -> argparse.ArgumentParser:
         help="dots per inch of the figures (default: %(default)s)",
     )
     return parser
+
+
+def _fail(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Exits with status 2; a misspelled option gets the nearest name."""
+    unknown = message.removeprefix("unrecognized arguments: ").split()[0] if "unrecognized" in message else ""
+    near = difflib.get_close_matches(unknown, parser._option_string_actions, n=1) if unknown else []
+    print(f"[tensorion report] {message}" + (f"; did you mean {near[0]}?" if near else ""), file=sys.stderr)
+    sys.exit(2)
 
 
 def _dpi(text: str) -> int:

@@ -70,6 +70,7 @@ def html_page(document: Document) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f"<h1>{title}</h1>\n<p>{escape(document.source)}</p>\n"
+        + "".join(f"<p>{escape(note)}</p>\n" for note in document.left_out)
         + "".join(map(_section, document.sections))
         + "</body>\n</html>\n"
     )

@@ -52,16 +52,26 @@ class Run:
         return int(self.config["seed"])
 
 
-def read_runs(directories: Sequence[Path]) -> list[Run]:
-    """The runs in these folders, each once."""
+def read_runs(directories: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """The runs in these folders, each once, and what is wrong with those that cannot be read.
+
+    It is an error if none can be read.
+    """
     folders: dict[Path, Path] = {}
     for directory in directories:
         for folder in find_runs(directory):
             folders.setdefault(folder.resolve(), folder)
-    runs = [read_run(folder) for folder in folders.values()]
+    runs, problems = [], []
+    for folder in folders.values():
+        try:
+            runs.append(read_run(folder))
+        except ReportError as error:
+            problems.append(str(error))
+    if problems and not any(run.epochs for run in runs):
+        raise ReportError(problems[0])
     if not any(run.epochs for run in runs):
         raise ReportError(f"{', '.join(map(str, directories))}: no run has finished an epoch")
-    return runs
+    return runs, problems
 
 
 def find_runs(directory: Path) -> list[Path]:
