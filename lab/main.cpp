@@ -35,8 +35,7 @@ using tensorion::lab::did_you_mean;
 namespace fs = std::filesystem;
 
 // The command line, last argument first as CLI11 wants it. `--resume DIR` stands for --resume with the folder
-// as
-// --out and the flags that its config.json (a run's) or config.toml has.
+// as --out and the flags that its config.json or config.toml has.
 std::vector<std::string> arguments(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
@@ -44,12 +43,10 @@ std::vector<std::string> arguments(int argc, char** argv) {
     const bool has_folder = words.back() == "--resume" && i + 1 < argc && argv[i + 1][0] != '-';
     if (!has_folder) continue;
     const fs::path folder = argv[++i];
-    words.insert(words.end(), {"--out", folder.string()});
-    for (const char* name : {"config.json", "config.toml"}) {
-      if (!fs::exists(folder / name) || words.front() == "laplace") continue;
-      words.insert(words.end(), {"--config", (folder / name).string()});
-      break;
-    }
+    const auto file = fs::exists(folder / "config.json") ? folder / "config.json" : folder / "config.toml";
+    if (!fs::exists(file))
+      throw tensorion::lab::UsageError("--resume " + folder.string() + ": the folder has no results to go on with");
+    words.insert(words.end(), {"--out", folder.string(), "--config", file.string()});
   }
   std::reverse(words.begin(), words.end());
   return words;
@@ -74,6 +71,19 @@ std::string unknown_argument(const CLI::App& program) {
   return "unknown command " + tensorion::lab::shortened(word) + did_you_mean(word, known);
 }
 
+// Lists as the command line has them: CLI11 shows the default of one as "[1,2]" or "1 2".
+void show_lists_with_commas(CLI::App& program) {
+  for (auto* command : program.get_subcommands({})) {
+    for (auto* option : command->get_options()) {
+      if (option->get_delimiter() != ',') continue;
+      auto text = option->get_default_str();
+      std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+      std::replace(text.begin(), text.end(), ' ', ',');
+      option->default_str(text);
+    }
+  }
+}
+
 // "--epochs: must be ..." as a sentence.
 std::string sentence(std::string what) {
   if (const auto colon = what.find(": must "); colon != std::string::npos) what.erase(colon, 1);
@@ -96,6 +106,7 @@ int main(int argc, char** argv) {
   tensorion::lab::add_inspect(program);
   tensorion::lab::add_report(program);
   tensorion::lab::add_export(program);
+  show_lists_with_commas(program);
 
   // Status 2: the command line is wrong. Status 1: anything else is. docs/reliability.md has the rule.
   const auto fail = [&](const std::string& what, int status = 1) {

@@ -83,6 +83,17 @@ std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const st
   return runs;
 }
 
+Workload workload_of(const CompareOptions& options) {
+  const int64_t epochs = options.flags.common.training.epochs;
+  const auto seeds = static_cast<int64_t>(options.seeds.size());
+  Workload workload{.runs = seeds, .epochs = seeds * epochs};
+  if (!options.grid) return workload;
+  const auto searched = static_cast<int64_t>(options.search.lrs.size());
+  workload.runs += searched;
+  workload.epochs += searched * options.search.epochs.value_or(epochs);
+  return workload;
+}
+
 // The learning rate of each method, from the configurations of its runs.
 std::map<std::string, double> read_rates(const fs::path& folder, const std::vector<RunSummary>& runs) {
   std::map<std::string, double> rates;
@@ -123,7 +134,6 @@ void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
 }  // namespace
 
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
-  const InterruptGuard guard;
   if (preset != nullptr) {
     set_missing(command, preset->scale(options.scale));
     set_missing(command, preset->flags);
@@ -148,27 +158,26 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
   const auto data = load_and_warn(configs.front());
+  const auto workload = workload_of(options);
   if (options.flags.config.dry_run) {
-    print_dry_run(command, options.flags, configs, data, static_cast<int64_t>(options.seeds.size()));
+    print_dry_run(command, configs, data, workload);
     return;
   }
   const auto runs = each_seed(configs, options.seeds);
   const auto is_over = [&](const RunConfig& run) {
     return fs::exists(folder / seed_name(run) / "summary.json");
   };
-  if (!std::all_of(runs.begin(), runs.end(), is_over)) {
-    const size_t searches = options.grid ? configs.size() * options.search.lrs.size() : 0;
-    print_plan(configs, data, runs.size() + searches);
-  }
+  if (!std::all_of(runs.begin(), runs.end(), is_over)) print_plan(configs, data, workload);
+  const InterruptGuard guard;
+  fs::create_directories(folder);
+  write_config(command, options.flags, configs, folder);
   ordered_json searched;
   if (options.grid) {
     const auto found = search_rates(configs, data, options.search, grid_options);
     print_table(std::cout, search_table(found, options.search.lrs));
     searched = to_json(found, options.search.lrs);
   }
-  fs::create_directories(folder);
-  write_config(command, options.flags, configs, folder);
-  run_all(each_seed(configs, options.seeds), data, runs_options);
+  run_all(each_seed(configs, options.seeds), data, runs_options);  // at the rates that were found
   const auto summaries = recorded_runs(folder);
   for (const auto& summary : summaries) {
     if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
@@ -211,6 +220,24 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
   command.get_option("--grid")->excludes("--lr");
 }
 
+void show_preset_defaults(CLI::App& command, const CompareOptions& options, const Preset& preset) {
+  auto values = preset.scale(options.scale);
+  values.insert(values.end(), preset.flags.begin(), preset.flags.end());
+  show_defaults(command, values);
+  show_optimizer_defaults(command, checked_usage([&] { return find_methods(options, &preset); }));
+}
+
+namespace {
+
+const Preset* find_preset(const std::string& name) {
+  const auto& presets = comparison_presets();
+  const auto preset = std::find_if(presets.begin(), presets.end(),
+                                   [&](const Preset& other) { return other.name == name; });
+  return preset == presets.end() ? nullptr : &*preset;
+}
+
+}  // namespace
+
 void add_compare(CLI::App& program) {
   const auto options = std::make_shared<CompareOptions>();
   auto* command =
@@ -224,10 +251,11 @@ void add_compare(CLI::App& program) {
     if (!options->flags.config.file.empty()) apply_config(*command, options->flags.config.file);
     if (!command->get_option("--scale")->empty() && options->preset_name.empty())
       throw UsageError("--scale needs --preset");
-    const auto& presets = comparison_presets();
-    const auto preset = std::find_if(presets.begin(), presets.end(),
-                                     [&](const Preset& other) { return other.name == options->preset_name; });
-    run_comparison(*command, *options, preset == presets.end() ? nullptr : &*preset);
+    run_comparison(*command, *options, find_preset(options->preset_name));
+  });
+  before_help(*command, [command, options] {
+    if (const auto* preset = find_preset(options->preset_name))
+      show_preset_defaults(*command, *options, *preset);
   });
 }
 

@@ -2,16 +2,16 @@
 #pragma once
 
 #include <CLI/App.hpp>
-#include <cstdint>
 #include <vector>
 
 #include "lab/flags/run_flags.h"
+#include "lab/flags/run_plan.h"
 
 namespace tensorion::lab {
 
 // Prints all options in effect and, for each method, the model's size, what happens to every tensor, and the
-// time and memory of a step, which is measured. `seeds` is the number of runs of each method.
-void print_dry_run(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs,
-                   const DatasetSplits& data, int64_t seeds);
+// time and memory of a step, which is measured.
+void print_dry_run(const CLI::App& command, const std::vector<RunConfig>& configs, const DatasetSplits& data,
+                   const Workload& workload);
 
 }  // namespace tensorion::lab

@@ -17,9 +17,11 @@
 #include "lab/flags/run_flags.h"
 #include "lab/io/file.h"
 #include "lab/io/json_file.h"
+#include "lab/models/models.h"
 #include "lab/models/state_dict.h"
 #include "lab/text/result_table.h"
 #include "lab/text/strings.h"
+#include "lab/text/usage_error.h"
 #include "lab/training/device.h"
 #include "lab/training/evaluation.h"
 
@@ -38,6 +40,15 @@ struct EvalOptions {
   std::string label;
   int64_t seed = 0;
 };
+
+// The flags of runs that mean something here.
+bool is_used(const std::string& flag) {
+  static const std::set<std::string> used{
+      "--help",  "--config", "--dataset", "--data",       "--image-size", "--limit-test",
+      "--model", "--width",  "--depths",  "--stem",       "--weights",    "--batch-size",
+      "--device", "--amp",   "--threads", "--workers",    "--out",        "--channels-last"};
+  return used.contains(flag);
+}
 
 struct Confusion {
   int64_t actual;
@@ -115,8 +126,29 @@ fs::path run_folder(const fs::path& weights) {
   return is_file(folder / "config.json") ? (folder.empty() ? fs::path(".") : folder) : fs::path();
 }
 
+// Without a configuration, what the file itself tells: the model by names and shapes, the data set by its metadata.
+void take_flags_from_weights(CLI::App& command, const std::string& path) {
+  if (!command.get_option("--model")->empty()) return;
+  const auto file = read_weights(path);
+  const auto words = split(recognize_model(file.tensors), ' ');
+  FlagValues values;
+  for (size_t i = 0; i + 1 < words.size(); i += 2) values.emplace_back(words[i], words[i + 1]);
+  if (const auto dataset = file.metadata.find("dataset"); dataset != file.metadata.end())
+    values.emplace_back("--dataset", dataset->second);
+  if (values.empty()) return;
+  std::cerr << "from the weights:";
+  for (const auto& [flag, value] : values) {
+    if (command.get_option(flag)->empty()) std::cerr << ' ' << flag << ' ' << value;
+  }
+  std::cerr << '\n';
+  set_missing(command, values);
+}
+
 void evaluate_weights(CLI::App& command, EvalOptions& options) {
   auto& flags = options.flags;
+  for (const auto& flag : given_flags(command)) {
+    if (!is_used(flag)) throw UsageError(flag + " is a flag of training; eval does not train");
+  }
   auto& config = flags.common;
   const auto folder = run_folder(config.weights);
   const bool has_device = !command.get_option("--device")->empty();
@@ -124,6 +156,8 @@ void evaluate_weights(CLI::App& command, EvalOptions& options) {
     apply_config(command, flags.config.file);
   } else if (!folder.empty()) {
     apply_config(command, folder / "config.json");
+  } else {
+    take_flags_from_weights(command, config.weights);
   }
   const auto device = resolve_device(has_device ? flags.device : "auto");
   config.training.device = device;
@@ -156,17 +190,6 @@ void evaluate_weights(CLI::App& command, EvalOptions& options) {
   draw_figures(out);
 }
 
-// Hides the flags of training, which a run's config.json may set all the same.
-void hide_training_flags(CLI::App& command) {
-  static const std::set<std::string> shown{"help",       "config",     "dataset",      "data",   "image-size",
-                                           "limit-test", "model",      "width",        "depths", "stem",
-                                           "weights",    "batch-size", "device",       "amp",    "threads",
-                                           "workers",    "out",        "channels-last"};
-  for (auto* option : command.get_options()) {
-    if (!option->get_lnames().empty() && !shown.contains(option->get_lnames().front())) option->group("");
-  }
-}
-
 }  // namespace
 
 void add_eval(CLI::App& program) {
@@ -178,8 +201,11 @@ void add_eval(CLI::App& program) {
   command->add_option("--optimizer", options->optimizer);
   command->add_option("--label", options->label);
   command->add_option("--seed", options->seed);
-  hide_training_flags(*command);
-  command->get_option("--weights")->required();
+  // A run's config.json has all flags: they are known, but not for use.
+  for (auto* option : command->get_options()) {
+    if (!option->get_lnames().empty() && !is_used("--" + option->get_lnames().front())) option->group("");
+  }
+  command->get_option("--weights")->required()->description("The safetensors file to test");
   command->callback([command, options] { evaluate_weights(*command, *options); });
 }
 

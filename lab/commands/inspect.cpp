@@ -16,6 +16,7 @@
 
 #include "lab/experiments/convolution_norms.h"
 #include "lab/flags/validators.h"
+#include "lab/io/file.h"
 #include "lab/io/safetensors.h"
 #include "lab/models/models.h"
 #include "lab/text/nearest.h"
@@ -288,7 +289,7 @@ void add_inspect(CLI::App& program) {
       ->capture_default_str();
   command->callback([options] {
     std::vector<Inspected> tensors;
-    const bool file = options->shapes.ends_with(".safetensors");
+    const bool file = options->shapes.ends_with(".safetensors") || is_file(options->shapes);
     if (options->convolution.size > 0) {
       if (!file) throw UsageError("--convolution needs a file of weights, got '" + options->shapes + "'");
       show_convolutions(options->shapes, options->convolution, options->json);

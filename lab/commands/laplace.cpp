@@ -12,9 +12,11 @@
 #include "lab/experiments/figures.h"
 #include "lab/experiments/laplace_record.h"
 #include "lab/experiments/laplace_sweep.h"
+#include "lab/flags/config_flags.h"
 #include "lab/flags/flag_values.h"
 #include "lab/flags/validators.h"
 #include "lab/io/json_file.h"
+#include "lab/io/toml_file.h"
 #include "lab/text/strings.h"
 #include "lab/text/terminal.h"
 #include "lab/text/usage_error.h"
@@ -29,6 +31,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 struct LaplaceFlags {
+  ConfigFlags config;
   std::string scale = "paper";
   std::vector<std::string> problems;
   std::vector<std::string> optimizers = laplace_optimizers();
@@ -118,9 +121,11 @@ class Sweeps {
         const auto& run =
             known != nullptr
                 ? *known
-                : record_.add(problem, minimize_quotient(problem, optimizer, lr, seed, options_));
+                : record_.add(problem, minimize_quotient(problem, optimizer, lr, seed, options_, [&] {
+                    if (interrupt_signal() != 0)
+                      throw Interrupted(string_printf("stopped in run %zu of %zu", count_ + 1, runs_));
+                  }));
         show(problem, run);
-        if (interrupt_signal() != 0) throw Interrupted("stopped after a run of " + problem.str());
         return run;
       }));
       const auto* best = sweeps.back().best();
@@ -147,8 +152,7 @@ class Sweeps {
   size_t count_ = 0;
 };
 
-void run_laplace(LaplaceFlags& flags) {
-  const InterruptGuard guard;
+void run_laplace(const CLI::App& command, LaplaceFlags& flags) {
   std::vector<LaplaceProblem> problems;
   problems.reserve(flags.problems.size());
   const auto& options = flags.options;
@@ -157,8 +161,17 @@ void run_laplace(LaplaceFlags& flags) {
     TensorionOptions().momentum(options.momentum).polar(options.polar).check();
     TensorionOptions().fallback_momentum(options.sgd_momentum).check();
   });
+  if (flags.config.print) {
+    std::cout << to_toml(resolved_flags(command, {}));
+    return;
+  }
   flags.out = result_path(flags.out);
   check_folder(flags);
+  const InterruptGuard guard;
+  const size_t runs = problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size();
+  std::cerr << string_printf("%zu runs of %ld steps: %zu problems, %zu optimizers, %zu learning rates, %zu seeds\n",
+                             runs, options.steps, problems.size(), flags.optimizers.size(), flags.lrs.size(),
+                             flags.seeds.size());
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
   const FolderLock lock(flags.out);
@@ -195,6 +208,7 @@ void add_laplace(CLI::App& program) {
   auto* command = program.add_subcommand(
       "laplace",
       "The smallest eigenpair of a Laplacian in many dimensions, over the cores of a tensor train");
+  add_config_flags(*command, flags->config);
   add_scale(*command, flags->scale);
   command->add_option("--problems", flags->problems, "Dimensions x points x rank: 10x32x8,20x32x8")
       ->delimiter(',');
@@ -226,10 +240,11 @@ void add_laplace(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
   command->add_flag("--resume", flags->resume, "Go on with what the folder has");
-  show_defaults(*command, scale_values("paper"));
+  before_help(*command, [command, flags] { show_defaults(*command, scale_values(flags->scale)); });
   command->callback([command, flags] {
+    if (!flags->config.file.empty()) apply_config(*command, flags->config.file);
     set_missing(*command, scale_values(flags->scale));
-    run_laplace(*flags);
+    run_laplace(*command, *flags);
   });
 }
 

@@ -53,11 +53,12 @@ void train(CLI::App& command, TrainOptions& options) {
   check_owner(folder, ResultKind::kRun, flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_and_warn(config);
+  const Workload workload{.epochs = config.training.epochs};
   if (flags.config.dry_run) {
-    print_dry_run(command, flags, {config}, data, 1);
+    print_dry_run(command, {config}, data, workload);
     return;
   }
-  if (!std::filesystem::exists(folder / "summary.json")) print_plan({config}, data, 1);
+  if (!std::filesystem::exists(folder / "summary.json")) print_plan({config}, data, workload);
   Terminal terminal(stderr);
   Progress progress(terminal, "");
   const InterruptGuard guard;

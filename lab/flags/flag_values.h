@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <functional>
 #include <set>
 #include <string>
 #include <utility>
@@ -24,7 +25,11 @@ void set_missing(CLI::App& command, const FlagValues& values);
 // The names of the flags that the command line has.
 std::set<std::string> given_flags(const CLI::App& command);
 
-// Makes --help show these values as the defaults.
+// Calls `prepare` when --help is asked for: the other flags of the command line have their values by then, so
+// that the help can show the defaults that go with them.
+void before_help(CLI::App& command, const std::function<void()>& prepare);
+
+// Makes --help show these values as the defaults. If `values` has a flag several times, the first value counts.
 void show_defaults(CLI::App& command, const FlagValues& values);
 
 }  // namespace tensorion::lab

@@ -104,15 +104,15 @@ const OptimizerFlag kOptimizerFlags[] = {
      [](RunConfig& c, const std::string& v) { c.optimizer_options.min_order(to_integer(v, "--min-order")); }},
     {"fallback", "Optimizer of the other tensors: sgd or adamw",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback(v); }},
-    {"fallback_lr", "Its learning rate (default: that of --lr)",
+    {"fallback_lr", "Its learning rate",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_lr(to_number(v, "--fallback-lr"));
      }},
-    {"fallback_weight_decay", "Its weight decay (default: that of --weight-decay)",
+    {"fallback_weight_decay", "Its weight decay",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_weight_decay(to_number(v, "--fallback-weight-decay"));
      }},
-    {"fallback_momentum", "Its momentum, where it is sgd",
+    {"fallback_momentum", "Its momentum, if it is sgd",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_momentum(to_number(v, "--fallback-momentum"));
      }},
@@ -174,10 +174,26 @@ std::string no_effect(const RunConfig& config, const std::string& option) {
   if ((option == "betas" || option == "eps") && has_fallback && fallback != "adamw")
     return "with --fallback " + fallback;
   if (option == "fallback_momentum" && fallback != "sgd") return "with --fallback " + fallback;
-  if ((option == "ns_steps" || option == "ns_coefficients") &&
-      (options.polar() == "svd" || options.polar() == "halley"))
-    return "with --polar " + options.polar();
+  if (option == "online_interval" && !options.unfolding().is_online()) return "without --unfolding online";
+  const bool is_newton_schulz = options.polar() == "newton_schulz" ||
+                                (options.polar() == "auto" && !config.training.device.is_cpu());
+  if ((option == "ns_steps" || option == "ns_coefficients") && !is_newton_schulz) {
+    return "with --polar " + options.polar() +
+           (options.polar() == "auto" ? " on the CPU, which is halley: choose --polar newton_schulz" : "");
+  }
   return "";
+}
+
+// A multistep schedule whose milestones all come after the end would be constant.
+void check_milestones(const RunConfig& config) {
+  if (config.training.schedule.name != "multistep") return;
+  const auto milestones = epochs_of_milestones(config.training.schedule, config.training.epochs);
+  if (std::any_of(milestones.begin(), milestones.end(),
+                  [&](int64_t milestone) { return milestone < config.training.epochs; }))
+    return;
+  throw UsageError(c10::str("--schedule multistep has no effect: its milestones, ", c10::Join(", ", milestones),
+                            ", do not come before the end of the ", config.training.epochs,
+                            " epochs (--milestones)"));
 }
 
 void check_effect(const std::vector<RunConfig>& configs, const std::string& option) {
@@ -190,17 +206,30 @@ void check_effect(const std::vector<RunConfig>& configs, const std::string& opti
   if (!reason.empty()) throw UsageError(flag_name(option) + " has no effect " + reason);
 }
 
+// The value of the option that a run has, for --help.
+std::string value_text(const RunConfig& config, const std::string& option) {
+  const auto& options = config.optimizer_options;
+  if (option == "schedule") return config.training.schedule.name;
+  if (option == "fallback_lr" && !options.fallback_lr()) return "that of --lr";
+  if (option == "fallback_weight_decay" && !options.fallback_weight_decay()) return "that of --weight-decay";
+  const auto value = to_json(config.optimizer, options).at(option);
+  if (value.is_null()) return "the best for the method and the device";
+  if (value.empty()) return "none";
+  auto text = value.is_string() ? value.get<std::string>() : value.dump();
+  std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == '"'; });
+  return text;
+}
+
 // "0.1 for sgd, 0.002 for adamw, 0.005 for muon and tensorion".
-std::string default_text(const std::string& option) {
-  if (option == "schedule") return ScheduleOptions().name;
+std::string default_text(const std::vector<RunConfig>& configs, const std::string& option) {
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
-  for (const auto& optimizer : optimizer_names()) {
-    const auto all = to_json(optimizer, default_options(optimizer));
-    const auto found = all.find(option);
-    if (found == all.end()) continue;
-    const auto text = found->is_string() ? found->get<std::string>() : found->dump();
-    if (values.empty() || values.back().first != text) values.push_back({text, {}});
-    values.back().second.push_back(optimizer);
+  for (const auto& config : configs) {
+    if (!applies(config.optimizer, option)) continue;
+    const auto text = value_text(config, option);
+    auto known =
+        std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == text; });
+    if (known == values.end()) known = values.insert(values.end(), {text, {}});
+    known->second.push_back(method_name(config));
   }
   if (values.size() == 1) return values.front().first;
   std::string out;
@@ -261,13 +290,23 @@ std::vector<RunConfig> unchecked_configs(const RunConfig& common, const Optimize
 
 void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::string& group) {
   for (const auto& flag : kOptimizerFlags) {
-    command
-        .add_option(flag_name(flag.option), given[flag.option],
-                    std::string(flag.help) + (std::string(flag.help).find("default") == std::string::npos
-                                                  ? " (default: " + default_text(flag.option) + ")"
-                                                  : ""))
+    command.add_option(flag_name(flag.option), given[flag.option])
         ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; })
         ->group(group);
+  }
+  std::vector<Method> methods;
+  for (const auto& name : optimizer_names()) methods.push_back({name, name});
+  show_optimizer_defaults(command, methods);
+}
+
+void show_optimizer_defaults(CLI::App& command, const std::vector<Method>& methods) {
+  OptimizerFlags nothing_given;
+  for (const auto& flag : kOptimizerFlags) nothing_given[flag.option];
+  const auto configs = unchecked_configs({}, nothing_given, methods);
+  for (const auto& flag : kOptimizerFlags) {
+    const auto text = default_text(configs, flag.option);
+    command.get_option(flag_name(flag.option))
+        ->description(std::string(flag.help) + (text.empty() ? "" : " (default: " + text + ")"));
   }
 }
 
@@ -285,6 +324,9 @@ void check_effects(const std::vector<RunConfig>& configs, const std::set<std::st
   needs_schedule("--milestones", "multistep");
   needs_schedule("--gamma", "multistep");
   needs_schedule("--cycle-momentum", "onecycle");
+  if (given.contains("--schedule") || given.contains("--milestones")) {
+    for (const auto& each : configs) check_milestones(each);
+  }
   const auto& config = configs.front();
   if (given.contains("--stem") && !config.model.starts_with("resnet"))
     throw UsageError("--stem has no effect on " + config.model + ", which is not a ResNet");

@@ -27,6 +27,9 @@ using OptimizerFlags = std::map<std::string, std::string>;
 // `given` must outlive the parsing.
 void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::string& group);
 
+// Makes --help show what these methods have as the defaults of the optimizers' flags.
+void show_optimizer_defaults(CLI::App& command, const std::vector<Method>& methods);
+
 // The configuration of each method, in their order: `common` with the method's optimizer and options. It is
 // an error to give a flag that none of them has.
 std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlags& given,

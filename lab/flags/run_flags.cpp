@@ -11,7 +11,6 @@
 #include "lab/flags/validators.h"
 #include "lab/io/atomic_file.h"
 #include "lab/io/toml_file.h"
-#include "lab/text/strings.h"
 #include "lab/training/device.h"
 #include "lab/training/interrupt.h"
 
@@ -24,28 +23,30 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
                     output = "Output";
 
   add_config_flags(command, flags.config);
+  add_dry_run_flag(command, flags.config);
   command.add_option("--dataset", common.dataset, "Data set")
       ->check(one_of(dataset_names()))
       ->capture_default_str()
       ->group(data);
-  command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name")
+  command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name (default: TENSORION_DATA, or where packages put it)")
       ->check(utf8_path())
       ->group(data);
   command
       .add_option("--image-size", common.data.image_size,
-                  "Height and width of the pictures that the model sees")
+                  "Height and width of the pictures that the model sees (default: the model's, or that of pictures of up "
+                  "to 64 pixels, or 224)")
       ->check(whole_number(1, 16384))
       ->group(data);
-  command.add_option("--limit-train", common.data.limit_train, "Train on so many samples")
+  command.add_option("--limit-train", common.data.limit_train, "Train on so many samples (default: all)")
       ->check(positive_count())
       ->group(data);
-  command.add_option("--limit-test", common.data.limit_test, "Test on so many samples")
+  command.add_option("--limit-test", common.data.limit_test, "Test on so many samples (default: all)")
       ->check(positive_count())
       ->group(data);
   command
       .add_option("--validation", common.data.validation,
                   "Hold out so many samples of the training set, the same number of every class; --grid "
-                  "chooses by them (0: a tenth)")
+                  "chooses by them (0: a tenth; default: none, with --grid a tenth)")
       ->check(non_negative_count())
       ->group(data);
   command.add_option("--model", common.model, "Model")
@@ -55,21 +56,21 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command.add_option("--width", common.width, "Factor of the model's width")
       ->capture_default_str()
       ->group(data);
-  command.add_option("--depths", common.depths, "Blocks of each stage: 2,2,2,2")->delimiter(',')->group(data);
+  command.add_option("--depths", common.depths, "Blocks of each stage: 2,2,2,2 (default: the model's)")->delimiter(',')->group(data);
   command
       .add_option("--stem", common.stem,
                   "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
       ->check(one_of({"auto", "cifar", "imagenet"}))
       ->capture_default_str()
       ->group(data);
-  command.add_option("--weights", common.weights, "Start from a safetensors file, such as timm's")
+  command.add_option("--weights", common.weights, "Start from a safetensors file, such as timm's (default: fresh weights)")
       ->check(utf8_path())
       ->group(data);
 
   add_optimizer_flags(command, flags.optimizer, optimizer);
 
   auto& schedule = common.training.schedule;
-  command.add_option("--milestones", schedule.milestones, "Of multistep, in epochs: 50,75")
+  command.add_option("--milestones", schedule.milestones, "Of multistep, in epochs: 50,75 (default: a half and three quarters of --epochs)")
       ->delimiter(',')
       ->group(training);
   command.add_option("--gamma", schedule.gamma, "Of multistep: the factor at a milestone")
@@ -116,7 +117,7 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_option("--ema", common.training.ema,
                   "Decay of a moving average of the weights, tested and saved beside them; 0: none")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(number_in(0, 1))
       ->capture_default_str()
       ->group(training);
   command.add_option("--device", flags.device, "auto, cpu, or an accelerator: cuda, cuda:1, mps, xpu")
@@ -151,7 +152,10 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(non_negative_count())
       ->capture_default_str()
       ->group(output);
-  command.add_flag("--resume", flags.resume, "Go on with what the folder has")->group(output);
+  command
+      .add_flag("--resume", flags.resume,
+                "Go on with what the folder has; --resume DIR: with what DIR has, and its flags")
+      ->group(output);
   command
       .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
       ->check(non_negative_number())
@@ -183,6 +187,7 @@ void write_config(const CLI::App& command, const RunFlags& flags, const std::vec
                   const std::filesystem::path& folder) {
   auto values = config_values(command, configs);
   for (const char* key : {"out", "resume"}) values.erase(key);
+  if (values.value("grid", false)) values.erase("lr");  // is searched
   if (!flags.common.data.folder.empty())
     values["data"] = std::filesystem::absolute(flags.common.data.folder).lexically_normal().string();
   write_file(folder / "config.toml", to_toml(values));
@@ -195,25 +200,6 @@ std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Met
   auto configs = make_configs(common, flags.optimizer, methods);
   check_effects(configs, flags.given);
   return configs;
-}
-
-void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data, size_t runs) {
-  const auto& config = configs.front();
-  const auto& [height, width] = data.train_transform.size;
-  std::cerr << string_printf(
-                   "data: %s from %s: %ld samples to train on, %ld to test on, %zu classes, %ld x %ld\n",
-                   config.dataset.c_str(), data.folder.c_str(), data.train.count(), data.test.count(),
-                   data.classes.size(), height, width)
-            << string_printf("model: %s, width %g\n", config.model.c_str(), config.width);
-  for (const auto& each : configs) {
-    std::cerr << string_printf("optimizer: %s, lr %g, weight decay %g, schedule %s\n",
-                               method_name(each).c_str(), each.optimizer_options.lr(),
-                               each.optimizer_options.weight_decay(), each.training.schedule.name.c_str());
-  }
-  std::cerr << string_printf("training: %zu run%s of %ld epoch%s, %ld batches of %ld each\n", runs,
-                             runs == 1 ? "" : "s", config.training.epochs,
-                             config.training.epochs == 1 ? "" : "s", train_loader(config, data).batches(),
-                             config.batch_size);
 }
 
 DatasetSplits load_and_warn(const RunConfig& config) {

@@ -38,10 +38,6 @@ std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Met
 void write_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs,
                   const std::filesystem::path& folder);
 
-// Says on the standard error what is about to be done: data, model, each method with its learning rate and
-// schedule, and the number of runs of each, `runs` of them in all.
-void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data, size_t runs);
-
 // load_data, with a warning on the standard error if nothing can be learned from the data.
 DatasetSplits load_and_warn(const RunConfig& config);
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "lab/models/models.h"
+
 namespace tensorion::lab {
 namespace {
 
@@ -34,22 +36,10 @@ std::string summary(const std::vector<std::string>& names, const std::string& wh
                   names.size() > kShown ? ", ..." : "");
 }
 
-// What the sizes of the first layer say about a file, as flags of the program.
-std::string recognized(const NamedTensors& tensors) {
-  const auto size_of = [&](const char* name, int64_t mode) -> int64_t {
-    const auto found = tensors.find(name);
-    return found != tensors.end() && found->second.dim() == 4 ? found->second.size(mode) : 0;
-  };
-  if (const int64_t channels = size_of("conv1.weight", 0); channels > 0) {
-    const bool is_cifar = size_of("conv1.weight", 2) == 3;
-    return c10::str("; the file looks like a ResNet of --width ", static_cast<double>(channels) / 64,
-                    " --stem ", is_cifar ? "cifar" : "imagenet");
-  }
-  if (const int64_t features = size_of("patch_embed.proj.weight", 0); features > 0) {
-    return c10::str("; the file looks like a ", tensors.contains("pos_embed") ? "ViT" : "Swin", " of ",
-                    features, " features");
-  }
-  return "";
+// "; the file looks like --model resnet34 --width 0.25 --stem cifar"
+std::string hint(const NamedTensors& tensors) {
+  const auto flags = recognize_model(tensors);
+  return flags.empty() ? "" : "; the file looks like " + flags;
 }
 
 }  // namespace
@@ -90,7 +80,7 @@ bool check_state_dict(const Classifier& model, const NamedTensors& tensors, cons
   const auto problems = summary(missing, "missing") + summary(unexpected, "unexpected") +
                         summary(mismatched, "of another shape");
   TORCH_CHECK_VALUE(problems.empty(), "[tensorion.load_weights] ", source, " does not fit the model",
-                    problems, problems.empty() ? "" : recognized(tensors));
+                    problems, problems.empty() ? "" : hint(tensors));
   return new_head;
 }
 
@@ -110,14 +100,18 @@ std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& 
   return {weight, bias};
 }
 
-std::vector<std::string> load_weights(Classifier& model, const std::string& path) {
+SafeTensors read_weights(const std::string& path) {
   for (const char* ending : {".pt", ".pth", ".bin", ".ckpt", ".pkl"}) {
     TORCH_CHECK_VALUE(!path.ends_with(ending), "[tensorion.load_weights] ", path,
                       " is a file of torch.save by its name; expected safetensors. Convert it in Python: "
                       "safetensors.torch.save_file(torch.load('",
                       path, "', weights_only=True), 'weights.safetensors')");
   }
-  return load_state_dict(model, read_safetensors(path).tensors, path);
+  return read_safetensors(path);
+}
+
+std::vector<std::string> load_weights(Classifier& model, const std::string& path) {
+  return load_state_dict(model, read_weights(path).tensors, path);
 }
 
 }  // namespace tensorion::lab

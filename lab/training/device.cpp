@@ -4,6 +4,8 @@
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/autocast_mode.h>
 
+#include "lab/text/usage_error.h"
+
 namespace tensorion::lab {
 namespace {
 
@@ -29,10 +31,10 @@ c10::Device resolve_device(const std::string& name) {
   try {
     device = c10::Device(name);
   } catch (const c10::Error&) {
-    TORCH_CHECK_VALUE(false, expected, ", got '", name, "'");
+    throw UsageError(expected + ", got '" + name + "'");
   }
   if (device.is_cpu()) return at::kCPU;
-  TORCH_CHECK_VALUE(at::isAccelerator(device.type()), expected, ", got '", name, "'");
+  if (!at::isAccelerator(device.type())) throw UsageError(expected + ", got '" + name + "'");
   TORCH_CHECK_VALUE(count > 0 && device.type() == *accelerator && device.index() < count, "--device ", name,
                     " is not there: this torch finds ", found_devices());
   return {device.type(), std::max<c10::DeviceIndex>(0, device.index())};

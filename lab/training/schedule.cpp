@@ -26,6 +26,11 @@ const std::vector<std::string>& schedule_names() {
   return names;
 }
 
+std::vector<int64_t> epochs_of_milestones(const ScheduleOptions& options, int64_t epochs) {
+  if (!options.milestones.empty()) return options.milestones;
+  return {(epochs + 1) / 2, (epochs * 3 + 3) / 4};
+}
+
 Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t steps_per_epoch) {
   const auto& names = schedule_names();
   TORCH_CHECK_VALUE(std::find(names.begin(), names.end(), options.name) != names.end(),
@@ -34,8 +39,7 @@ Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t s
   TORCH_CHECK_VALUE(epochs >= 1 && steps_per_epoch >= 1,
                     "[tensorion.schedule] expected at least one epoch and one step, got ", epochs,
                     " epochs of ", steps_per_epoch, " steps");
-  auto milestones = options.milestones;
-  if (milestones.empty()) milestones = {(epochs + 1) / 2, (epochs * 3 + 3) / 4};
+  auto milestones = epochs_of_milestones(options, epochs);
   for (auto& milestone : milestones) milestone *= steps_per_epoch;
   auto multistep_schedule = multistep(milestones, options.gamma);  // checks its options in any case
 

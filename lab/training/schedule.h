@@ -29,6 +29,9 @@ struct ScheduleOptions {
   double warmup_epochs = 0;    // not of onecycle, which has its own
 };
 
+// Those of a multistep schedule, in epochs.
+std::vector<int64_t> epochs_of_milestones(const ScheduleOptions& options, int64_t epochs);
+
 Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t steps_per_epoch);
 
 }  // namespace tensorion::lab

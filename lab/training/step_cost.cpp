@@ -2,15 +2,21 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/Allocator.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Logging.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 #include <algorithm>
-#include <map>
+#include <chrono>
 #include <memory>
+#include <utility>
 
 #include "lab/models/state_dict.h"
+#include "lab/text/usage_error.h"
+#include "lab/training/device.h"
 #include "lab/training/optimizer_state_dict.h"
 #include "lab/training/trainer.h"
+#include "tensorion/param_groups.h"
 
 namespace tensorion::lab {
 namespace {
@@ -30,6 +36,19 @@ class MemoryCounter : public c10::MemoryReportingInfoBase {
   int64_t peak_ = 0;
 };
 
+// Keeps torch from logging that the counter does not know what the threads of the data loader allocate.
+class QuietLog {
+ public:
+  QuietLog() : level_(std::exchange(FLAGS_caffe2_log_level, kErrors)) {}
+  ~QuietLog() { FLAGS_caffe2_log_level = level_; }
+  QuietLog(const QuietLog&) = delete;
+  QuietLog& operator=(const QuietLog&) = delete;
+
+ private:
+  static constexpr int kErrors = 2;
+  int level_;
+};
+
 int64_t bytes_of(const NamedTensors& tensors) {
   int64_t bytes = 0;
   for (const auto& [name, tensor] : tensors)
@@ -37,25 +56,16 @@ int64_t bytes_of(const NamedTensors& tensors) {
   return bytes;
 }
 
-std::vector<TensorPlan> make_plans(const torch::nn::Module& model, torch::optim::Optimizer& optimizer) {
-  std::map<const void*, const TensorionOptions*> options;
-  for (const auto& group : optimizer.param_groups()) {
-    const auto* own = static_cast<const TensorionOptions*>(&group.options());
-    for (const auto& parameter : group.params()) options[parameter.unsafeGetTensorImpl()] = own;
-  }
-  std::vector<TensorPlan> plans;
-  for (const auto& parameter : model.named_parameters()) {
-    const auto& own = *options.at(parameter.value().unsafeGetTensorImpl());
-    auto& plan = plans.emplace_back(TensorPlan{
-        .name = parameter.key(), .shape = parameter.value().sizes().vec(), .algorithm = own.algorithm()});
-    if (plan.algorithm != "tensorion") continue;
-    plan.is_online = own.unfolding().str() == "online";
-    const auto unfolding = own.unfolding().choose(plan.shape);
-    plan.modes = unfolding.modes();
-    plan.rows = unfolding.rows();
-    plan.cols = unfolding.cols();
-  }
-  return plans;
+// The time to test on one batch.
+double time_test_batch(Classifier& model, const RunConfig& config, const DataLoader& test) {
+  auto batches = test.epoch(0);
+  const auto batch = to_device(*batches.next(), config.training.device);
+  const c10::InferenceMode inference;
+  model.eval();
+  const Autocast autocast(config.training.device, config.training.amp);
+  const auto start = std::chrono::steady_clock::now();
+  model.forward(batch.images).sum().item<double>();  // waits for the device
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 // Ends a training after its second step.
@@ -76,10 +86,13 @@ struct SecondStep : public TrainingObserver {
 }  // namespace
 
 StepCost measure_step(const RunConfig& config, const DatasetSplits& data) {
+  const QuietLog quiet;
   const auto counter = std::make_shared<MemoryCounter>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, counter);
   const auto model = make_model(config, data);
-  Tensorion optimizer(model->parameters(), config.optimizer_options);
+  Tensorion optimizer =
+      checked_usage([&] { return Tensorion(model->parameters(), config.optimizer_options); });
+  StepCost cost{.tensors = describe(optimizer, *model), .weight_bytes = bytes_of(state_dict(*model))};
   const auto train = train_loader(config, data);
   auto options = config.training;
   options.nonfinite = "ignore";
@@ -89,7 +102,6 @@ StepCost measure_step(const RunConfig& config, const DatasetSplits& data) {
     trainer.run(observer);
   } catch (const SecondStep::Reached&) {
   }
-  StepCost cost{.plans = make_plans(*model, optimizer), .weight_bytes = bytes_of(state_dict(*model))};
   for (const auto& parameter : model->parameters()) {
     cost.parameters += parameter.numel();
     cost.gradient_bytes += static_cast<int64_t>(parameter.nbytes());
@@ -101,6 +113,9 @@ StepCost measure_step(const RunConfig& config, const DatasetSplits& data) {
   cost.optimizer_seconds = has_two ? observer.second.optimizer_seconds - observer.first.optimizer_seconds
                                    : observer.first.optimizer_seconds;
   cost.steps = config.training.epochs * trainer.steps_per_epoch();
+  const auto test = test_loader(config, data);
+  cost.test_seconds = time_test_batch(*model, config, test) *
+                      static_cast<double>(config.training.epochs * test.batches());
   return cost;
 }
 

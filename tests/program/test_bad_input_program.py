@@ -219,43 +219,6 @@ CASES = {
         "width must be in [0.125, 64], where 0.125 is 8 channels, got 0.1",
     ),
     "betas are beyond 1": (train("--betas", "0.9,2"), 2, "--betas must"),
-    # ---- Options without effect, and misspelled names
-    "milestones of cosine": (train("--milestones", "1"), 2, "--milestones has no effect without --schedule multistep"),
-    "gamma of cosine": (train("--gamma", "0.5"), 2, "--gamma has no effect without --schedule multistep"),
-    "cycled momentum of cosine": (
-        [*train(), "--cycle-momentum"],
-        2,
-        "--cycle-momentum has no effect without --schedule onecycle",
-    ),
-    "Newton-Schulz steps of an SVD": (
-        train("--ns-steps", "3", "--polar", "svd"),
-        2,
-        "--ns-steps has no effect with --polar svd",
-    ),
-    "betas of sgd": (train("--betas", "0.9,0.99", "--fallback", "sgd"), 2, "--betas has no effect with --fallback sgd"),
-    "momentum of adamw": (train("--fallback-momentum", "0.9"), 2, "--fallback-momentum has no effect with --fallback"),
-    "stem of a ViT": (
-        ["train", "--model", "vit_small_patch16_224", "--stem", "cifar"],
-        2,
-        "--stem has no effect on vit_small_patch16_224",
-    ),
-    "grid without a grid": (["compare", "--grid-lrs", "0.1"], 2, "--grid-lrs requires --grid"),
-    "a rate beside a grid": (["compare", "--grid", "--lr", "0.1"], 2, "--grid excludes --lr"),
-    "a misspelled command": (["trian"], 2, "unknown command trian; did you mean train?"),
-    "a misspelled option": (
-        ["train", "--optimiser", "sgd"],
-        2,
-        "unknown option --optimiser; did you mean --optimizer?",
-    ),
-    "a misspelled value": (["train", "--model", "resnet19"], 2, "got 'resnet19'; did you mean resnet18?"),
-    "a misspelled model to inspect": (["inspect", "resnet19"], 2, "; did you mean resnet18?"),
-    "thousands of threads": (["train", "--threads", "4096"], 2, "--threads must be a whole number from 1 to "),
-    "thousands of workers": (["train", "--workers", "4096"], 2, "--workers must be a whole number from 1 to "),
-    "a limit that can be read": (
-        ["train", "--checkpoint-every", "-1"],
-        2,
-        "--checkpoint-every must be a number of at least 0, got '-1'",
-    ),
     # ---- Data
     "data is not there": (train("--data", "{place}/nowhere"), 1, "{place}/nowhere (--data), which is not there"),
     "data is a file": (train("--data", "{place}/file"), 1, "{place}/file"),
@@ -352,7 +315,7 @@ CASES = {
     "checkpoint is a file of weights": (
         resume("run-checkpoint"),
         1,
-        "{place}/run-checkpoint/checkpoint.safetensors: expected the format tensorion-checkpoint-2, got ''",
+        "{place}/run-checkpoint/checkpoint.safetensors: expected the format tensorion-checkpoint-2, got 'pt'",
     ),
     "laplace in a file": (["laplace", *laplace(), "--out", "{place}/file"], 1, "{place}/file"),
     "laplace once more": (

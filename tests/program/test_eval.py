@@ -48,6 +48,11 @@ def test_weights_without_a_run_take_flags(trained, cifar10, tmp_path):
     assert f"accuracy {100 * metrics(trained)[-1]['test_accuracy']:.2f} %" in result.stdout
     assert "--out DIR keeps it" in result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"weights.safetensors"}
+    # The model can be told by the weights, the data set by their metadata.
+    alone = run("eval", "--weights", weights, "--data", cifar10)
+    assert alone.stdout == result.stdout
+    flags = "--model resnet18 --width 0.125 --depths 1,1,1,1 --stem cifar --dataset cifar10"
+    assert alone.stderr == f"from the weights: {flags}\n"
 
 
 def test_weights_of_another_model(trained, cifar10, tmp_path):
@@ -81,8 +86,8 @@ def test_dry_run(optimizer, cifar10, tmp_path):
     text = run("train", *flags, "--dry-run").stdout
     assert not (tmp_path / "run").exists()
     assert f'optimizer = "{optimizer}"' in text
-    kernel = next(line for line in text.splitlines() if line.startswith("layer1.0.conv1.weight"))
-    assert kernel.split()[2] == optimizer
+    kernel = next(line.split() for line in text.splitlines() if "layer1.0.conv1.weight" in line)
+    assert kernel[1:4] == ["layer1.0.conv1.weight", "8x8x3x3", optimizer]
     run("train", *flags)
     assert f"{read_json(tmp_path / 'run' / 'summary.json')['parameters']} parameters" in text
     sizes = {name: float(size) for name, size in re.findall(r"(weights|gradients|state|most) ([\d.]+) MB", text)}

@@ -1,5 +1,8 @@
 """What a report keeps apart: other data, searches for learning rates; and runs that cannot be read."""
 
+import json
+
+import pytest
 from report_runs import make_run, report
 
 
@@ -47,3 +50,48 @@ def test_a_misspelled_option_gets_the_nearest_name(tmp_path):
     result = report(tmp_path, "--titel", "x")
     assert result.returncode == 2
     assert "did you mean --title?" in result.stderr
+
+
+def evaluation(folder, **changed):
+    values = {"weights": "w", "test_samples": 3, "test_accuracy": 2 / 3, "test_loss": 0.5}
+    values |= {"class_names": ["a", "b"], "confusion": [[1, 1], [0, 1]]} | changed
+    (folder / "evaluation.json").write_text(json.dumps(values))
+
+
+def broken_steps(folder):
+    (folder / "steps.jsonl").write_text('{"step": "many"}\n')
+    return "steps.jsonl, line 1: not as the program writes it"
+
+
+def broken_evaluation(folder):
+    evaluation(folder, confusion=[[1, 2]])
+    return "evaluation.json: expected a confusion matrix of 2 x 2"
+
+
+def broken_experiment(folder):
+    (folder / "summary.json").write_text('{"experiment": "laplace"')
+    return "summary.json"
+
+
+@pytest.mark.parametrize("damage", [broken_steps, broken_evaluation, broken_experiment])
+def test_a_broken_file_does_not_hide_the_others(damage, tmp_path):
+    make_run(tmp_path / "a", seed=0)
+    make_run(tmp_path / "b", seed=1)
+    evaluation(tmp_path / "a")
+    message = damage(tmp_path / "b")
+    result = report(tmp_path / "a", tmp_path / "b", "--dpi", "40")
+    assert result.returncode == 0, result.stderr
+    assert message in result.stderr
+    assert "sgd" in result.stdout
+    assert "Evaluation of a: accuracy 66.67 %" in result.stdout
+    page = (tmp_path / "a" / "report" / "index.html").read_text()
+    assert "Left out: " in page
+
+
+def test_nothing_but_broken_files_is_an_error(tmp_path):
+    make_run(tmp_path / "b")
+    message = broken_steps(tmp_path / "b")
+    result = report(tmp_path / "b", "--dpi", "40")
+    assert result.returncode == 1
+    assert message in result.stderr
+    assert not (tmp_path / "b" / "report").exists()

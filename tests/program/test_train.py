@@ -108,7 +108,7 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
         program.process.send_signal(signal_number)
         message = program.finish()
     assert program.process.returncode == 128 + signal_number
-    assert "stopping: the next step saves a checkpoint" in message
+    assert "stopping as soon as the work so far is saved" in message
     assert message.endswith("stopped in epoch 2 after step 0\nTo go on, run the same command with --resume.\n")
     assert "checkpoint.safetensors" in files(out)
     run(*flags)

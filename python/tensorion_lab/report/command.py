@@ -11,9 +11,10 @@ from typing import NoReturn
 
 from tensorion_lab.report.document import Document, Section
 from tensorion_lab.report.errors import ReportError
+from tensorion_lab.report.evaluations import Evaluation, read_evaluations
 from tensorion_lab.report.experiments import Experiment, experiment_sections, paper_section, read_experiment
 from tensorion_lab.report.page import html_page
-from tensorion_lab.report.runs import Run, find_evaluations, has_runs, read_runs
+from tensorion_lab.report.runs import Run, has_runs, read_runs
 from tensorion_lab.report.table import text_table
 
 PAGE = "index.html"
@@ -25,19 +26,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
     out: Path = options.out or options.directories[0] / "report"
     try:
-        found = {directory: read_experiment(directory) for directory in options.directories}
-        experiments = [experiment for experiment in found.values() if experiment]
-        others = [directory for directory, experiment in found.items() if not experiment]
-        evaluations = find_evaluations(others)
-        # A folder may have an evaluation and no runs.
-        with_runs = [directory for directory in others if not evaluations or has_runs(directory)]
-        runs, problems = read_runs(with_runs) if with_runs else ([], [])
-        papers = [section for section in map(paper_section, others) if section]
-        sections = [*papers, *_sections(runs, experiments, evaluations, options.dpi)]
-        title = options.title or ("Training runs" if runs else "Experiments")
-        source = _source(runs, experiments, evaluations, options.directories)
-        left_out = [f"Left out: {problem}" for problem in problems]
-        page = _write(Document(title, source, sections, left_out), out)
+        page, sections, left_out = _report(options, out)
     except ReportError as error:
         print(f"[tensorion report] {error}", file=sys.stderr)
         return 1
@@ -96,18 +85,65 @@ def _dpi(text: str) -> int:
     return int(text)
 
 
+def _report(options: argparse.Namespace, out: Path) -> tuple[Path, list[Section], list[str]]:
+    """Writes the page; returns its path, its sections and what was left out, and why.
+
+    What cannot be read is left out if anything can be.
+    """
+    experiments: list[Experiment] = []
+    others: list[Path] = []
+    problems: list[str] = []
+    for directory in options.directories:
+        try:
+            experiment = read_experiment(directory)
+        except ReportError as error:
+            problems.append(str(error))
+            continue
+        if experiment:
+            experiments.append(experiment)
+        else:
+            others.append(directory)
+    evaluations, broken = read_evaluations(others)
+    # A folder may have an evaluation and no runs.
+    with_runs = [directory for directory in others if not (evaluations or broken) or has_runs(directory)]
+    runs, broken_runs = read_runs(with_runs) if with_runs else ([], [])
+    problems += [*broken_runs, *broken]
+    sections = []
+    for directory in others:
+        try:
+            sections += [section] if (section := paper_section(directory)) else []
+        except ReportError as error:
+            problems.append(str(error))
+    sections += _sections(runs, experiments, evaluations, options.dpi, problems)
+    if not sections:
+        raise ReportError("; ".join(problems))
+    left_out = [f"Left out: {problem}" for problem in problems]
+    title = options.title or ("Training runs" if runs else "Experiments")
+    source = _source(runs, experiments, evaluations, options.directories)
+    return _write(Document(title, source, sections, left_out), out), sections, left_out
+
+
 def _sections(
-    runs: Sequence[Run], experiments: Sequence[Experiment], evaluations: Sequence[Path], dpi: int
+    runs: Sequence[Run],
+    experiments: Sequence[Experiment],
+    evaluations: Sequence[Evaluation],
+    dpi: int,
+    problems: list[str],
 ) -> list[Section]:
+    """Adds to `problems` what is wrong with experiments that cannot be drawn."""
     try:
         from tensorion_lab.report.confusion import evaluation_sections
         from tensorion_lab.report.training import training_sections
 
-        return [
-            *experiment_sections(experiments, dpi),
-            *training_sections(runs, dpi),
-            *evaluation_sections(evaluations, dpi),
-        ]
+        sections: list[Section] = []
+        for experiment in experiments:
+            try:
+                sections += experiment_sections(experiment, dpi)
+            except ReportError as error:
+                problems.append(str(error))
+        if any(run.epochs for run in runs):
+            sections += training_sections(runs, dpi)
+        return [*sections, *evaluation_sections(evaluations, dpi)]
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
@@ -115,7 +151,7 @@ def _sections(
 
 
 def _source(
-    runs: Sequence[Run], experiments: Sequence[Experiment], evaluations: Sequence[Path], directories: Sequence[Path]
+    runs: Sequence[Run], experiments: Sequence[Experiment], evaluations: Sequence[Evaluation], directories: Sequence[Path]
 ) -> str:
     kinds = [_count(len(experiments), "experiment")] if experiments else []
     if runs:

@@ -1,32 +1,26 @@
 """What `tensorion eval` found: accuracy, and which classes are taken for which."""
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from tensorion_lab.report.canvas import Canvas
 from tensorion_lab.report.document import Picture, Section, Table
-from tensorion_lab.report.errors import ReportError
+from tensorion_lab.report.evaluations import Evaluation
 from tensorion_lab.report.style import TEXT, house_style
 
 LABELLED = 30  # classes whose names stand at the axes
 NUMBERED = 15  # classes of which every count is written
 
 
-def evaluation_sections(paths: Sequence[Path], dpi: int) -> list[Section]:
-    sections = []
-    for number, path in enumerate(paths, start=1):
-        try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            sections.append(_section(path, values, f"confusion_matrix{'' if len(paths) == 1 else f'_{number}'}", dpi))
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            raise ReportError(f"{path}: not as `tensorion eval` writes it: {error!r}") from None
-    return sections
+def evaluation_sections(evaluations: Sequence[Evaluation], dpi: int) -> list[Section]:
+    several = len(evaluations) > 1
+    return [
+        _section(evaluation, f"confusion_matrix_{number}" if several else "confusion_matrix", dpi)
+        for number, evaluation in enumerate(evaluations, start=1)
+    ]
 
 
-def _section(path: Path, values: dict[str, Any], name: str, dpi: int) -> Section:
-    names, counts = values["class_names"], values["confusion"]
+def _section(evaluation: Evaluation, name: str, dpi: int) -> Section:
+    names, counts = evaluation.classes, evaluation.confusion
     totals = [sum(row) for row in counts]
     said = [sum(row[j] for row in counts) for j in range(len(names))]
     rows = []
@@ -34,12 +28,12 @@ def _section(path: Path, values: dict[str, Any], name: str, dpi: int) -> Section
         others = [(count, names[j]) for j, count in enumerate(counts[i]) if j != i and count]
         most = "{1} ({0})".format(*max(others, key=lambda pair: pair[0])) if others else "-"
         rows.append([label, str(totals[i]), _percent(counts[i][i], totals[i]), _percent(counts[i][i], said[i]), most])
-    title = f"Evaluation of {path.parent.resolve().name}: accuracy {100 * values['test_accuracy']:.2f} %"
+    title = f"Evaluation of {evaluation.folder.resolve().name}: accuracy {100 * evaluation.accuracy:.2f} %"
     table = Table(
         ["class", "pictures", "recall (%)", "precision (%)", "most often taken for"],
         rows,
         "lrrrl",
-        notes=[f"(test loss {values['test_loss']:.4f}, {values['test_samples']} pictures, {values['weights']})"],
+        notes=[f"(test loss {evaluation.loss:.4f}, {evaluation.samples} pictures, {evaluation.weights})"],
     )
     caption = "Share of the pictures of each class (rows) that were given each class (columns)."
     picture = Picture(name, "Confusion matrix", caption, _matrix(names, counts, totals, dpi))

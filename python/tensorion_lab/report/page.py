@@ -13,8 +13,11 @@ h1 { font-size: 1.6rem; line-height: 1.25; margin: .5rem 0; overflow-wrap: anywh
 h2 { font-size: 1.25rem; margin: 2rem 0 .75rem; border-bottom: 1px solid #d0d0d0; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 p, figcaption { color: #4a4a4a; font-size: .875rem; margin: .25rem 0; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+/* A shadow at the right edge tells that a table goes on there. */
+.wide { overflow-x: auto; --page: #fff; --shadow: #0004; background:
+  linear-gradient(to left, var(--page) 30%, transparent) right / 3rem 100% no-repeat local,
+  linear-gradient(to left, var(--shadow), transparent) right / .75rem 100% no-repeat scroll; }
+table { border-collapse: separate; border-spacing: 0; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .75rem; text-align: left; border-bottom: 1px solid #e3e3e3; vertical-align: top; }
 th { border-bottom: 2px solid #595959; }
 th { vertical-align: bottom; }
@@ -37,13 +40,15 @@ dt::after { content: " "; }
   body { padding: .75rem; }
   h1 { font-size: 1.35rem; }
   h2 { font-size: 1.1rem; }
-  th, td { padding: .3rem .5rem; }
+  table { font-size: .8125rem; }
+  th, td { padding: .25rem .35rem; }
   .results th:first-child, .results td:first-child { min-width: 5rem; max-width: 9rem; overflow-wrap: anywhere; }
 }
 @media screen and (prefers-color-scheme: dark) {
   body { color: #e6e6e6; background: #16181b; }
   p, figcaption, dt { color: #b3b3b3; }
   h2 { border-color: #44484d; }
+  .wide { --page: #16181b; --shadow: #fff5; }
   th, td { border-color: #33373c; }
   th { border-color: #8a8f96; }
   .results th:first-child, .results td:first-child { background: #16181b; }
@@ -52,7 +57,7 @@ dt::after { content: " "; }
 @media print {
   @page { margin: 15mm; }
   body { padding: 0; max-width: none; font-size: 10pt; }
-  .wide { overflow: visible; }
+  .wide { overflow: visible; background: none; }
   table { font-size: 8pt; }
   th, td { padding: .15rem .35rem; }
   .results th:first-child, .results td:first-child { position: static; min-width: 0; }

@@ -1,21 +1,17 @@
 """Curves over the steps of runs, from their steps.jsonl, where there is one."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from matplotlib.ticker import MaxNLocator
 
 from tensorion_lab.report.curves import STEPS as TICKS
 from tensorion_lab.report.curves import Line, draw_curves
 from tensorion_lab.report.document import Picture
-from tensorion_lab.report.errors import ReportError
 from tensorion_lab.report.groups import Group, Setup
 from tensorion_lab.report.results import Spread
 from tensorion_lab.report.style import Style
 
-FILE = "steps.jsonl"
 POINTS = 200  # of a line, at most: more are averaged
 CURVES = {
     "loss": ("step_loss", "train loss", "Train loss by step: the mean since the step that was logged before."),
@@ -30,7 +26,7 @@ CURVES = {
 
 def step_pictures(setup: Setup, styles: Mapping[str, Style], subtitle: str, dpi: int) -> list[Picture]:
     """None where no run of the setup logged its steps."""
-    logged = {group.label: [read_steps(run.folder / FILE) for run in group.counted] for group in setup.groups}
+    logged = {group.label: [run.steps for run in group.counted] for group in setup.groups}
     pictures = []
     for key, (name, title, caption) in CURVES.items():
         lines = [_line(group, logged[group.label], key, styles[group.label]) for group in setup.groups]
@@ -43,21 +39,6 @@ def step_pictures(setup: Setup, styles: Mapping[str, Style], subtitle: str, dpi:
         canvas.axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=TICKS))
         pictures.append(Picture(name, f"{title.capitalize()} by step", caption, canvas.png(dpi)))
     return pictures
-
-
-def read_steps(path: Path) -> dict[int, dict[str, float]]:
-    """The lines by their step; values that are not finite, which JSON has not, are left out."""
-    if not path.exists():
-        return {}
-    *lines, _ = path.read_text(encoding="utf-8").split("\n")  # the rest is half written
-    rows = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            rows[int(row["step"])] = {key: float(row[key]) for key in CURVES if row[key] is not None}
-        except (ValueError, KeyError, TypeError) as error:
-            raise ReportError(f"{path}, line {number}: not as the program writes it: {error!r}") from None
-    return rows
 
 
 def _line(group: Group, runs: Sequence[Mapping[int, Mapping[str, float]]], key: str, style: Style) -> Line:

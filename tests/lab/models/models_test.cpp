@@ -1,5 +1,6 @@
 #include "lab/models/models.h"
 
+#include "lab/models/state_dict.h"
 #include "tests/lab/models/golden.h"
 
 namespace tensorion::lab {
@@ -83,6 +84,26 @@ TEST(Models, BadOptionsAreNamed) {
                                 "must be four numbers of blocks, got [1]");
   expect_error<c10::ValueError>([] { make_model({.name = "vit_base_patch16_224", .image_size = -16}); },
                                 "got -16");
+}
+
+TEST(Models, AreRecognizedByTheirWeights) {
+  const auto recognized = [](const ModelOptions& options) {
+    return recognize_model(state_dict(*make_model(options)));
+  };
+  EXPECT_EQ(recognized({.name = "resnet18"}), "--model resnet18 --stem imagenet");
+  EXPECT_EQ(recognized({.name = "resnet34", .width = 0.25, .stem = Stem::kCifar}),
+            "--model resnet34 --width 0.25 --stem cifar");
+  EXPECT_EQ(recognized({.name = "resnet50", .width = 0.125, .depths = {1, 2, 1, 1}}),
+            "--model resnet50 --width 0.125 --depths 1,2,1,1 --stem imagenet");
+  EXPECT_EQ(recognized({.name = "vit_small_patch16_224", .depths = {2}}),
+            "--model vit_small_patch16_224 --depths 2");
+  EXPECT_EQ(recognized({.name = "vit_medium_patch16_gap_256", .width = 0.5}),
+            "--model vit_medium_patch16_gap_256 --width 0.5");
+  EXPECT_EQ(recognized({.name = "swin_small_patch4_window7_224", .image_size = 32}),
+            "--model swin_small_patch4_window7_224");
+  EXPECT_EQ(recognize_model({}), "");
+  EXPECT_EQ(recognize_model({{"layer18446744073709551615.1.x", at::ones({1})}, {"conv1.weight", at::ones({})}}),
+            "");
 }
 
 }  // namespace

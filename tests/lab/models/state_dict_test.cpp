@@ -110,7 +110,7 @@ TEST(StateDict, WhatDoesNotFitIsListedAndNothingChanges) {
   expect_refused(tensors,
                  "2 missing: bn1.bias, layer1.0.conv1.weight; 1 unexpected: bn9.bias; "
                  "1 of another shape: conv1.weight: expected [8, 3, 7, 7], got [8, 1, 7, 7]; the file looks "
-                 "like a ResNet of --width 0.125 --stem imagenet");
+                 "like --model resnet18 --width 0.125 --depths 1,1,1,1 --stem imagenet");
 
   tensors = good;  // a head with other features is not one for other classes
   tensors["fc.weight"] = at::ones({7, 32});
@@ -134,7 +134,7 @@ TEST(StateDict, AMismatchIsSummarized) {
     FAIL() << "it was loaded";
   } catch (const c10::ValueError& error) {
     const std::string text = error.what_without_backtrace();
-    EXPECT_NE(text.find("the file looks like a ResNet of --width 0.125"), std::string::npos) << text;
+    EXPECT_NE(text.find("the file looks like --model resnet18 --width 0.125 --stem imagenet"), std::string::npos) << text;
     EXPECT_LT(text.size(), 500U);
   }
 }
