@@ -5,21 +5,92 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
+#include <string>
+#include <vector>
 
 #include "lab/commands/ablation.h"
 #include "lab/commands/compare.h"
+#include "lab/commands/eval.h"
+#include "lab/commands/export.h"
 #include "lab/commands/inspect.h"
 #include "lab/commands/laplace.h"
 #include "lab/commands/report.h"
 #include "lab/commands/tightness.h"
 #include "lab/commands/train.h"
+#include "lab/text/nearest.h"
+#include "lab/text/strings.h"
 #include "lab/text/usage_error.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/run.h"
+
+namespace {
+
+using tensorion::lab::did_you_mean;
+namespace fs = std::filesystem;
+
+// The command line, last argument first as CLI11 wants it. `--resume DIR` stands for --resume with the folder
+// as --out and the flags that its config.json or config.toml has.
+std::vector<std::string> arguments(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    words.emplace_back(argv[i]);
+    const bool has_folder = words.back() == "--resume" && i + 1 < argc && argv[i + 1][0] != '-';
+    if (!has_folder) continue;
+    const fs::path folder = argv[++i];
+    const auto file = fs::exists(folder / "config.json") ? folder / "config.json" : folder / "config.toml";
+    if (!fs::exists(file))
+      throw tensorion::lab::UsageError("--resume " + folder.string() + ": the folder has no results to go on with");
+    words.insert(words.end(), {"--out", folder.string(), "--config", file.string()});
+  }
+  std::reverse(words.begin(), words.end());
+  return words;
+}
+
+// What was not understood, with the nearest name.
+std::string unknown_argument(const CLI::App& program) {
+  const auto used = program.get_subcommands();
+  const auto& app = used.empty() ? program : *used.front();
+  auto rest = app.remaining();
+  if (rest.empty()) rest = program.remaining(true);
+  const std::string word = rest.empty() ? "" : rest.front().substr(0, rest.front().find('='));
+  std::vector<std::string> known;
+  if (word.starts_with('-')) {
+    for (const auto* option : app.get_options()) {
+      for (const auto& name : option->get_lnames()) known.push_back("--" + name);
+    }
+    return "unknown option " + tensorion::lab::shortened(word) + did_you_mean(word, known);
+  }
+  if (!used.empty()) return "unexpected argument '" + tensorion::lab::shortened(word) + "'";
+  for (const auto* command : program.get_subcommands({})) known.push_back(command->get_name());
+  return "unknown command " + tensorion::lab::shortened(word) + did_you_mean(word, known);
+}
+
+// Lists as the command line has them: CLI11 shows the default of one as "[1,2]" or "1 2".
+void show_lists_with_commas(CLI::App& program) {
+  for (auto* command : program.get_subcommands({})) {
+    for (auto* option : command->get_options()) {
+      if (option->get_delimiter() != ',') continue;
+      auto text = option->get_default_str();
+      std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+      std::replace(text.begin(), text.end(), ' ', ',');
+      option->default_str(text);
+    }
+  }
+}
+
+// "--epochs: must be ..." as a sentence.
+std::string sentence(std::string what) {
+  if (const auto colon = what.find(": must "); colon != std::string::npos) what.erase(colon, 1);
+  return what;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App program{"Tensorion: Muon for tensors of any order"};
@@ -28,24 +99,31 @@ int main(int argc, char** argv) {
   program.set_version_flag("--version", "tensorion " TENSORION_VERSION " (torch " TORCH_VERSION ")");
   tensorion::lab::add_train(program);
   tensorion::lab::add_compare(program);
+  tensorion::lab::add_eval(program);
   tensorion::lab::add_ablation(program);
   tensorion::lab::add_laplace(program);
   tensorion::lab::add_tightness(program);
   tensorion::lab::add_inspect(program);
   tensorion::lab::add_report(program);
+  tensorion::lab::add_export(program);
+  show_lists_with_commas(program);
 
   // Status 2: the command line is wrong. Status 1: anything else is. docs/reliability.md has the rule.
   const auto fail = [&](const std::string& what, int status = 1) {
     // Errors of the library already name the function they come from.
     const auto used = program.get_subcommands();
-    if (!what.starts_with('[') && !used.empty()) std::cerr << "[tensorion " << used[0]->get_name() << "] ";
+    if (!what.starts_with('['))
+      std::cerr << "[tensorion" << (used.empty() ? "" : " " + used[0]->get_name()) << "] ";
     std::cerr << what << '\n';
     return status;
   };
   try {
-    program.parse(argc, argv);
+    program.parse(arguments(argc, argv));
+  } catch (const CLI::ExtrasError&) {
+    return fail(unknown_argument(program), 2);
   } catch (const CLI::ParseError& error) {
-    return program.exit(error) == 0 ? 0 : 2;
+    if (error.get_exit_code() == 0) return program.exit(error);
+    return fail(sentence(error.what()), 2);
   } catch (const tensorion::lab::Interrupted& error) {
     std::cerr << error.what() << "\nTo go on, run the same command with --resume.\n";
     return 128 + tensorion::lab::interrupt_signal();  // as a shell reports a signal

@@ -9,7 +9,7 @@ seconds=$1
 shift
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
-  targets=(idx cifar jpeg safetensors checkpoint flags lmo)
+  targets=(idx cifar jpeg png safetensors checkpoint flags lmo)
 fi
 export OMP_NUM_THREADS=1
 status=0

@@ -45,6 +45,7 @@ find_missing() {
   need nlohmann-json3-dev has_header nlohmann/json.hpp
   need libtomlplusplus-dev has_header toml++/toml.h
   need libjpeg-dev has_header jpeglib.h
+  need libpng-dev has_header png.h
   need zlib1g-dev has_header zlib.h
   need curl curl --version  # for scripts/get_data.sh
   need unzip unzip -v

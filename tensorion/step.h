@@ -40,9 +40,8 @@ struct StepOptions {
 //   "match_rms_adamw"     0.2 sqrt(max(m, n)): updates as large as AdamW's (Liu et al. 2025; the paper's)
 //   "original"            sqrt(max(1, m / n)) (Jordan 2024)
 //   "spectral_unclamped"  sqrt(m / n), as torch.optim.Muon's option of that name
-//   "conv_radius"         1 / sqrt(h w), all modes after the first two being spatial: the spectral norm of
-//   the
-//                         update as a convolution is then at most 1 (section 4.5)
+//   "conv_radius"         1 / sqrt(h w), all modes after the first two being spatial: as a convolution, the
+//                         update then has a spectral norm of at most 1 (section 4.5)
 double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_fn);
 
 // Updates params and momenta in place. The lists are of equal length, as are the shapes at each index. The

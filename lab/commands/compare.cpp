@@ -13,10 +13,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lab/commands/dry_run.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/preset_table.h"
 #include "lab/flags/validators.h"
 #include "lab/io/json_file.h"
+#include "lab/text/usage_error.h"
 #include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/result_folder.h"
@@ -30,8 +32,8 @@ using nlohmann::ordered_json;
 
 template <typename T>
 void check_distinct(const std::vector<T>& values, const char* flag) {
-  TORCH_CHECK_VALUE(std::set<T>(values.begin(), values.end()).size() == values.size(), flag,
-                    " must not name one twice");
+  if (std::set<T>(values.begin(), values.end()).size() != values.size())
+    throw UsageError(std::string(flag) + " must not name one twice");
 }
 
 // "sgd", "name=tensorion", or a method of the preset.
@@ -81,6 +83,17 @@ std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const st
   return runs;
 }
 
+Workload workload_of(const CompareOptions& options) {
+  const int64_t epochs = options.flags.common.training.epochs;
+  const auto seeds = static_cast<int64_t>(options.seeds.size());
+  Workload workload{.runs = seeds, .epochs = seeds * epochs};
+  if (!options.grid) return workload;
+  const auto searched = static_cast<int64_t>(options.search.lrs.size());
+  workload.runs += searched;
+  workload.epochs += searched * options.search.epochs.value_or(epochs);
+  return workload;
+}
+
 // The learning rate of each method, from the configurations of its runs.
 std::map<std::string, double> read_rates(const fs::path& folder, const std::vector<RunSummary>& runs) {
   std::map<std::string, double> rates;
@@ -96,33 +109,40 @@ std::map<std::string, double> read_rates(const fs::path& folder, const std::vect
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
   command
-      .add_flag("--grid", options.grid,
-                "Search a learning rate for every method first, on the same grid, and compare with those")
+      .add_flag(
+          "--grid", options.grid,
+          "Search a learning rate for every method first, on the same grid, by samples held out from the "
+          "training set (--validation), and compare with those")
       ->group(group);
   command.add_option("--grid-lrs", options.search.lrs, "The grid")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str()
+      ->needs("--grid")
       ->group(group);
   command.add_option("--grid-epochs", options.search.epochs, "Epochs of its runs (default: --epochs)")
       ->check(positive_count())
+      ->needs("--grid")
       ->group(group);
   command.add_option("--grid-seed", options.search.seed, "Seed of its runs")
       ->check(non_negative_count())
       ->capture_default_str()
+      ->needs("--grid")
       ->group(group);
 }
 
 }  // namespace
 
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
-  const InterruptGuard guard;
   if (preset != nullptr) {
     set_missing(command, preset->scale(options.scale));
     set_missing(command, preset->flags);
   }
   check_distinct(options.seeds, "--seeds");
-  auto configs = make_configs(options.flags, find_methods(options, preset));
+  // A search must not look at the test set.
+  auto& validation = options.flags.common.data.validation;
+  if (options.grid && !validation) validation = 0;
+  auto configs = make_configs(options.flags, checked_usage([&] { return find_methods(options, preset); }));
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
@@ -137,14 +157,27 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   check_folders(each_seed(configs, options.seeds), runs_options);
   if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
-  const auto data = load_data(configs.front());
+  const auto data = load_and_warn(configs.front());
+  const auto workload = workload_of(options);
+  if (options.flags.config.dry_run) {
+    print_dry_run(command, configs, data, workload);
+    return;
+  }
+  const auto runs = each_seed(configs, options.seeds);
+  const auto is_over = [&](const RunConfig& run) {
+    return fs::exists(folder / seed_name(run) / "summary.json");
+  };
+  if (!std::all_of(runs.begin(), runs.end(), is_over)) print_plan(configs, data, workload);
+  const InterruptGuard guard;
+  fs::create_directories(folder);
+  write_config(command, options.flags, configs, folder);
   ordered_json searched;
   if (options.grid) {
     const auto found = search_rates(configs, data, options.search, grid_options);
     print_table(std::cout, search_table(found, options.search.lrs));
     searched = to_json(found, options.search.lrs);
   }
-  run_all(each_seed(configs, options.seeds), data, runs_options);
+  run_all(each_seed(configs, options.seeds), data, runs_options);  // at the rates that were found
   const auto summaries = recorded_runs(folder);
   for (const auto& summary : summaries) {
     if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
@@ -184,7 +217,26 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->group("Training");
   add_rate_search_flags(command, options);
   add_run_flags(command, options.flags);
+  command.get_option("--grid")->excludes("--lr");
 }
+
+void show_preset_defaults(CLI::App& command, const CompareOptions& options, const Preset& preset) {
+  auto values = preset.scale(options.scale);
+  values.insert(values.end(), preset.flags.begin(), preset.flags.end());
+  show_defaults(command, values);
+  show_optimizer_defaults(command, checked_usage([&] { return find_methods(options, &preset); }));
+}
+
+namespace {
+
+const Preset* find_preset(const std::string& name) {
+  const auto& presets = comparison_presets();
+  const auto preset = std::find_if(presets.begin(), presets.end(),
+                                   [&](const Preset& other) { return other.name == name; });
+  return preset == presets.end() ? nullptr : &*preset;
+}
+
+}  // namespace
 
 void add_compare(CLI::App& program) {
   const auto options = std::make_shared<CompareOptions>();
@@ -192,17 +244,18 @@ void add_compare(CLI::App& program) {
       program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
   std::vector<std::string> names;
   for (const auto& preset : comparison_presets()) names.push_back(preset.name);
-  command->add_option("--preset", options->preset_name, "An experiment of the paper")
-      ->check(CLI::IsMember(names));
+  command->add_option("--preset", options->preset_name, "An experiment of the paper")->check(one_of(names));
   add_comparison_flags(*command, *options);
   command->callback([command, options] {
+    options->flags.given = given_flags(*command);
     if (!options->flags.config.file.empty()) apply_config(*command, options->flags.config.file);
     if (!command->get_option("--scale")->empty() && options->preset_name.empty())
-      throw CLI::RequiresError("--scale", "--preset");
-    const auto& presets = comparison_presets();
-    const auto preset = std::find_if(presets.begin(), presets.end(),
-                                     [&](const Preset& other) { return other.name == options->preset_name; });
-    run_comparison(*command, *options, preset == presets.end() ? nullptr : &*preset);
+      throw UsageError("--scale needs --preset");
+    run_comparison(*command, *options, find_preset(options->preset_name));
+  });
+  before_help(*command, [command, options] {
+    if (const auto* preset = find_preset(options->preset_name))
+      show_preset_defaults(*command, *options, *preset);
   });
 }
 

@@ -28,6 +28,9 @@ struct CompareOptions {
 // `options` must outlive the parsing.
 void add_comparison_flags(CLI::App& command, CompareOptions& options);
 
+// Makes --help show the defaults that go with the preset.
+void show_preset_defaults(CLI::App& command, const CompareOptions& options, const Preset& preset);
+
 // `preset` may be null.
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset);
 

@@ -16,10 +16,13 @@
 
 #include "lab/experiments/convolution_norms.h"
 #include "lab/flags/validators.h"
+#include "lab/io/file.h"
 #include "lab/io/safetensors.h"
 #include "lab/models/models.h"
+#include "lab/text/nearest.h"
 #include "lab/text/strings.h"
 #include "lab/text/table.h"
+#include "lab/text/usage_error.h"
 #include "tensorion/param_groups.h"
 #include "tensorion/unfolding.h"
 
@@ -32,10 +35,10 @@ struct NamedShape {
   at::Tensor values;  // undefined if only a shape was given
 };
 
-// The weights of ResNet-18 for ImageNet, without vectors.
-std::vector<NamedShape> resnet18() {
+// The weights of a model for ImageNet, without vectors.
+std::vector<NamedShape> weights_of(const std::string& name) {
   std::vector<NamedShape> weights;
-  const auto model = make_model({.name = "resnet18"});
+  const auto model = make_model({.name = name});
   for (const auto& parameter : model->named_parameters()) {
     if (parameter.value().dim() > 1)
       weights.push_back({parameter.key(), parameter.value().sizes().vec(), {}});
@@ -50,11 +53,13 @@ std::vector<int64_t> parse_shape(const std::string& text) {
     int64_t size = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), size);
     if (error != std::errc() || end != part.data() + part.size() || size < 1) {
-      throw std::invalid_argument("expected a shape of positive sizes such as 64x3x7x7, or resnet18, got '" +
-                                  text + "'");
+      throw UsageError(
+          "expected a shape of positive sizes such as 64x3x7x7, a model such as resnet18, or a "
+          "file of weights, got '" +
+          shortened(text) + "'" + did_you_mean(text, model_names()));
     }
     if (size > std::numeric_limits<int64_t>::max() / elements) {
-      throw std::invalid_argument("expected a shape of fewer than 2^63 elements, got '" + text + "'");
+      throw UsageError("expected a shape of fewer than 2^63 elements, got '" + text + "'");
     }
     elements *= size;
     shape.push_back(size);
@@ -62,9 +67,10 @@ std::vector<int64_t> parse_shape(const std::string& text) {
   return shape;
 }
 
-// Shapes such as "64x3x7x7,512x512x3x3", or a named set ("resnet18").
+// Shapes such as "64x3x7x7,512x512x3x3", or the name of a model.
 std::vector<NamedShape> parse_shapes(const std::string& text) {
-  if (text == "resnet18") return resnet18();
+  const auto& models = model_names();
+  if (std::find(models.begin(), models.end(), text) != models.end()) return weights_of(text);
   std::vector<NamedShape> tensors;
   for (const auto& part : split(text, ',')) tensors.push_back({"", parse_shape(part), {}});
   return tensors;
@@ -267,7 +273,9 @@ void add_inspect(CLI::App& program) {
   };
   const auto options = std::make_shared<Options>();
   auto* command = program.add_subcommand("inspect", "Show the unfoldings of tensors and what a step costs");
-  command->add_option("shapes", options->shapes, "64x3x7x7,512x512x3x3,... or resnet18 or FILE.safetensors")
+  command
+      ->add_option("shapes", options->shapes,
+                   "64x3x7x7,512x512x3x3,..., a model by its name such as resnet18, or FILE.safetensors")
       ->required();
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command
@@ -281,15 +289,14 @@ void add_inspect(CLI::App& program) {
       ->capture_default_str();
   command->callback([options] {
     std::vector<Inspected> tensors;
-    const bool file = options->shapes.ends_with(".safetensors");
+    const bool file = options->shapes.ends_with(".safetensors") || is_file(options->shapes);
     if (options->convolution.size > 0) {
-      if (!file)
-        throw std::invalid_argument("--convolution needs a file of weights, got '" + options->shapes + "'");
+      if (!file) throw UsageError("--convolution needs a file of weights, got '" + options->shapes + "'");
       show_convolutions(options->shapes, options->convolution, options->json);
       return;
     }
     for (auto& tensor : file ? read_tensors(options->shapes) : parse_shapes(options->shapes))
-      tensors.push_back(inspect(std::move(tensor)));
+      tensors.push_back(checked_usage([&] { return inspect(std::move(tensor)); }));
     if (options->json) {
       std::cout << to_json(tensors).dump(2) << '\n';
     } else {

@@ -12,12 +12,17 @@
 #include "lab/experiments/figures.h"
 #include "lab/experiments/laplace_record.h"
 #include "lab/experiments/laplace_sweep.h"
+#include "lab/flags/config_flags.h"
 #include "lab/flags/flag_values.h"
 #include "lab/flags/validators.h"
 #include "lab/io/json_file.h"
+#include "lab/io/toml_file.h"
 #include "lab/text/strings.h"
 #include "lab/text/terminal.h"
+#include "lab/text/usage_error.h"
+#include "lab/training/interrupt.h"
 #include "lab/training/result_folder.h"
+#include "lab/training/run.h"
 
 namespace tensorion::lab {
 namespace {
@@ -26,6 +31,7 @@ namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
 struct LaplaceFlags {
+  ConfigFlags config;
   std::string scale = "paper";
   std::vector<std::string> problems;
   std::vector<std::string> optimizers = laplace_optimizers();
@@ -115,7 +121,10 @@ class Sweeps {
         const auto& run =
             known != nullptr
                 ? *known
-                : record_.add(problem, minimize_quotient(problem, optimizer, lr, seed, options_));
+                : record_.add(problem, minimize_quotient(problem, optimizer, lr, seed, options_, [&] {
+                    if (interrupt_signal() != 0)
+                      throw Interrupted(string_printf("stopped in run %zu of %zu", count_ + 1, runs_));
+                  }));
         show(problem, run);
         return run;
       }));
@@ -143,15 +152,26 @@ class Sweeps {
   size_t count_ = 0;
 };
 
-void run_laplace(LaplaceFlags& flags) {
+void run_laplace(const CLI::App& command, LaplaceFlags& flags) {
   std::vector<LaplaceProblem> problems;
   problems.reserve(flags.problems.size());
-  for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
   const auto& options = flags.options;
-  TensorionOptions().momentum(options.momentum).polar(options.polar).check();
-  TensorionOptions().fallback_momentum(options.sgd_momentum).check();
+  checked_usage([&] {
+    for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
+    TensorionOptions().momentum(options.momentum).polar(options.polar).check();
+    TensorionOptions().fallback_momentum(options.sgd_momentum).check();
+  });
+  if (flags.config.print) {
+    std::cout << to_toml(resolved_flags(command, {}));
+    return;
+  }
   flags.out = result_path(flags.out);
   check_folder(flags);
+  const InterruptGuard guard;
+  const size_t runs = problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size();
+  std::cerr << string_printf("%zu runs of %ld steps: %zu problems, %zu optimizers, %zu learning rates, %zu seeds\n",
+                             runs, options.steps, problems.size(), flags.optimizers.size(), flags.lrs.size(),
+                             flags.seeds.size());
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
   const FolderLock lock(flags.out);
@@ -188,20 +208,21 @@ void add_laplace(CLI::App& program) {
   auto* command = program.add_subcommand(
       "laplace",
       "The smallest eigenpair of a Laplacian in many dimensions, over the cores of a tensor train");
+  add_config_flags(*command, flags->config);
   add_scale(*command, flags->scale);
   command->add_option("--problems", flags->problems, "Dimensions x points x rank: 10x32x8,20x32x8")
       ->delimiter(',');
   command->add_option("--optimizers", flags->optimizers, "Optimizers")
       ->delimiter(',')
-      ->check(CLI::IsMember(laplace_optimizers()))
+      ->check(one_of(laplace_optimizers()))
       ->capture_default_str();
-  command->add_option("--lrs", flags->lrs, "Learning rates")->delimiter(',')->check(CLI::PositiveNumber);
+  command->add_option("--lrs", flags->lrs, "Learning rates")->delimiter(',')->check(positive_number());
   command->add_option("--seeds", flags->seeds, "Seeds of the train to start from")
       ->delimiter(',')
       ->check(non_negative_count());
   command->add_option("--steps", flags->options.steps, "Steps of a run")->check(positive_count());
   command->add_option("--schedule", flags->options.schedule.name, "Learning rate schedule")
-      ->check(CLI::IsMember({"constant", "cosine"}))
+      ->check(one_of({"constant", "cosine"}))
       ->capture_default_str();
   command->add_option("--momentum", flags->options.momentum, "Momentum of tensorion, online and muon")
       ->capture_default_str();
@@ -212,16 +233,18 @@ void add_laplace(CLI::App& program) {
                    "Method of the polar factor: auto, halley, newton_schulz, svd")
       ->capture_default_str();
   command->add_option("--dtype", flags->dtype, "Of the cores and all that is computed")
-      ->check(CLI::IsMember({"float64", "float32"}))
+      ->check(one_of({"float64", "float32"}))
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Threads of torch")
       ->check(thread_count())
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
   command->add_flag("--resume", flags->resume, "Go on with what the folder has");
+  before_help(*command, [command, flags] { show_defaults(*command, scale_values(flags->scale)); });
   command->callback([command, flags] {
+    if (!flags->config.file.empty()) apply_config(*command, flags->config.file);
     set_missing(*command, scale_values(flags->scale));
-    run_laplace(*flags);
+    run_laplace(*command, *flags);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "lab/commands/dry_run.h"
 #include "lab/experiments/convolution_norms.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/presets.h"
@@ -54,7 +55,7 @@ class Collector : public TrainingObserver {
 
   void after_step(const Trainer& trainer) override {
     progress_.after_step(trainer);
-    const int64_t step = trainer.state().epoch * trainer.batches() + trainer.state().batch;
+    const int64_t step = trainer.step();
     if (step % options_.every == 0) collect(trainer, step);
   }
   void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
@@ -89,36 +90,54 @@ class Collector : public TrainingObserver {
 };
 
 // The paper's run: that of the preset cifar10.
-Method set_defaults(CLI::App& command, const TightnessOptions& options) {
+FlagValues default_values(const std::string& scale) {
   const auto& preset = comparison_presets().front();
-  auto values = preset.scale(options.scale);
+  auto values = preset.scale(scale);
   values.insert(values.end(), preset.flags.begin(), preset.flags.end());
   std::erase_if(values, [](const auto& value) { return value.first == "--seeds"; });
-  values.emplace_back("--every", options.scale == "paper" ? "391" : options.scale == "small" ? "20" : "5");
-  set_missing(command, values);
-  return std::find_if(preset.methods.begin(), preset.methods.end(),
+  values.emplace_back("--every", scale == "paper" ? "391" : scale == "small" ? "20" : "5");
+  return values;
+}
+
+const Method& default_method() {
+  const auto& methods = comparison_presets().front().methods;
+  return std::find_if(methods.begin(), methods.end(),
                       [](const PresetMethod& method) { return method.method.name == kMethod; })
       ->method;
 }
 
+void show_help_defaults(CLI::App& command, const TightnessOptions& options) {
+  show_defaults(command, default_values(options.scale));
+  show_optimizer_defaults(command, {default_method()});
+}
+
 void run_tightness(CLI::App& command, TightnessOptions& options) {
-  const InterruptGuard guard;
+  options.flags.given = given_flags(command);
   if (!options.flags.config.file.empty()) apply_config(command, options.flags.config.file);
-  const auto method = set_defaults(command, options);
-  const auto config = make_configs(options.flags, {method}).front();
+  set_missing(command, default_values(options.scale));
+  const auto config = make_configs(options.flags, {default_method()}).front();
   if (printed_config(command, options.flags, {config})) return;
   const auto folder = result_path(options.flags.out.empty() ? "runs/tightness" : options.flags.out);
   check_owner(folder, ResultKind::kTightness, options.flags.resume);
   check_owner(folder / "run", ResultKind::kRun, options.flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
-  const auto data = load_data(config);
+  const auto data = load_and_warn(config);
+  const Workload workload{.epochs = config.training.epochs};
+  if (options.flags.config.dry_run) {
+    print_dry_run(command, {config}, data, workload);
+    return;
+  }
   const int64_t steps = config.training.epochs * train_loader(config, data).batches();
   if (options.every > steps) {
     throw UsageError(c10::str("--every must be at most the steps of the run, ", steps, ", got ",
                               options.every, ": no momentum would be measured"));
   }
+  if (!fs::exists(folder / "summary.json")) print_plan({config}, data, workload);
+  const InterruptGuard guard;
   Terminal terminal(stderr);
   Progress progress(terminal, "");
+  fs::create_directories(folder);
+  write_config(command, options.flags, {config}, folder);
   Collector collector(options, folder / "metrics.jsonl", progress);
   const auto summary = run_training(config, data, run_options(options.flags, folder / "run"), collector);
   if (summary.diverged) throw std::runtime_error("diverged: " + summary.reason);
@@ -172,6 +191,7 @@ void add_tightness(CLI::App& program) {
       ->group("Training");
   add_run_flags(*command, options->flags);
   command->callback([command, options] { run_tightness(*command, *options); });
+  before_help(*command, [command, options] { show_help_defaults(*command, *options); });
 }
 
 }  // namespace tensorion::lab

@@ -8,6 +8,7 @@
 #include <iostream>
 #include <memory>
 
+#include "lab/commands/dry_run.h"
 #include "lab/flags/run_flags.h"
 #include "lab/flags/validators.h"
 #include "lab/text/strings.h"
@@ -43,6 +44,7 @@ struct TrainOptions {
 
 void train(CLI::App& command, TrainOptions& options) {
   auto& flags = options.flags;
+  flags.given = given_flags(command);
   if (!flags.config.file.empty()) apply_config(command, flags.config.file);
   const auto& name = options.label.empty() ? options.optimizer : options.label;
   const auto config = make_configs(flags, {{name, options.optimizer}}).front();
@@ -50,7 +52,13 @@ void train(CLI::App& command, TrainOptions& options) {
   const auto folder = result_path(flags.out.empty() ? default_folder(config) : flags.out);
   check_owner(folder, ResultKind::kRun, flags.resume);
   at::set_num_threads(static_cast<int>(config.threads));
-  const auto data = load_data(config);
+  const auto data = load_and_warn(config);
+  const Workload workload{.epochs = config.training.epochs};
+  if (flags.config.dry_run) {
+    print_dry_run(command, {config}, data, workload);
+    return;
+  }
+  if (!std::filesystem::exists(folder / "summary.json")) print_plan({config}, data, workload);
   Terminal terminal(stderr);
   Progress progress(terminal, "");
   const InterruptGuard guard;
@@ -68,7 +76,7 @@ void add_train(CLI::App& program) {
   const auto options = std::make_shared<TrainOptions>();
   auto* command = program.add_subcommand("train", "Train a model");
   command->add_option("--optimizer", options->optimizer, "Optimizer")
-      ->check(CLI::IsMember(optimizer_names()))
+      ->check(one_of(optimizer_names()))
       ->capture_default_str()
       ->group("Optimizer");
   command->add_option("--label", options->label, "Name of the method in tables and reports")

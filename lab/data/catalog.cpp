@@ -8,8 +8,9 @@
 
 #include "lab/data/cifar.h"
 #include "lab/data/fashion_mnist.h"
+#include "lab/data/fingerprint.h"
+#include "lab/data/image_file.h"
 #include "lab/data/image_folder.h"
-#include "lab/data/jpeg.h"
 #include "lab/data/tiny_imagenet.h"
 #include "lab/io/file.h"
 
@@ -44,7 +45,7 @@ constexpr int64_t kLargeImageSize = 224;  // and beyond, in this
 constexpr const char* kDebianFashionMnist = "/usr/share/datasets/fashion-mnist";
 
 const Layout kImageFolder{has_image_folder, read_image_folder,
-                          "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg)"};
+                          "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg); .png too"};
 
 // The CIFAR normalizations are those of mmpretrain's standard pipelines.
 const std::vector<Entry>& entries() {
@@ -149,7 +150,17 @@ Found find_folder(const Entry& entry, const fs::path& given) {
   }
   throw std::runtime_error("[tensorion.data] data set " + std::string(entry.name) + " not found" + looked +
                            "\n  expected: " + expected + "\n    in DIR or DIR/" + entry.name +
-                           "\n  to be had by: " + entry.where_to_get);
+                           "\n  get it with: " + entry.where_to_get);
+}
+
+// Whether all pictures have the size.
+bool all_have_size(const RawSplits& raw, ImageSize size) {
+  for (const auto* split : {&raw.train, &raw.test}) {
+    for (const auto& file : split->files) {
+      if (image_size(read_file(file), file) != size) return false;
+    }
+  }
+  return true;
 }
 
 // The size that every picture has, so that it can be used as it is. Small
@@ -159,10 +170,35 @@ std::optional<ImageSize> common_size(const Entry& entry, const RawSplits& raw,
   if (entry.size) return entry.size;
   const fs::path& first = raw.train.files.front();
   const std::string bytes = read_file(first);
-  const ImageSize size = JpegDecoder(bytes, first).size();
+  const ImageSize size = lab::image_size(bytes, first);
   if (std::max(size.height, size.width) > kSmallSide) return std::nullopt;
-  if (image_size && size != ImageSize{*image_size, *image_size}) return std::nullopt;
+  if (image_size && (size != ImageSize{*image_size, *image_size} || !all_have_size(raw, size))) {
+    return std::nullopt;
+  }
   return size;
+}
+
+// Splits off the samples to validate on, and leaves the others in `train`.
+RawSplit hold_out(RawSplit& train, const DatasetOptions& options) {
+  const auto total = static_cast<int64_t>(train.labels.size());
+  const int64_t used = std::min(total, options.limit_train.value_or(total));
+  const int64_t count = *options.validation > 0 ? *options.validation : std::max<int64_t>(1, used / 10);
+  TORCH_CHECK_VALUE(count < total,
+                    "[tensorion.data] --validation must leave samples to train on: it must be less than ",
+                    total, ", got ", count);
+  // Another seed than that of limit_train, or both would choose the same samples.
+  const auto chosen = balanced_subset(train.labels, count, options.subset_seed + 1);
+  std::vector<int64_t> others;
+  for (int64_t i = 0, next = 0; i < total; ++i) {
+    if (next < count && chosen[next] == i) {
+      ++next;
+    } else {
+      others.push_back(i);
+    }
+  }
+  auto validation = select(train, chosen);
+  train = select(train, others);
+  return validation;
 }
 
 Dataset load_split(const RawSplit& split, std::optional<int64_t> limit, std::optional<ImageSize> size,
@@ -200,7 +236,11 @@ DatasetSplits load_dataset(const std::string& name, const DatasetOptions& option
   DatasetSplits out;
   out.name = name;
   out.folder = folder;
+  out.fingerprint = fingerprint(raw, folder);
   out.classes = std::move(raw.classes);
+  if (options.validation) {
+    out.validation = load_split(hold_out(raw.train, options), std::nullopt, own_size, options);
+  }
   out.train = load_split(raw.train, options.limit_train, own_size, options);
   out.test = load_split(raw.test, options.limit_test, own_size, options);
 

@@ -28,6 +28,9 @@ struct DatasetOptions {
   // At most so many samples, the same number of every class, chosen by subset_seed.
   std::optional<int64_t> limit_train = std::nullopt;
   std::optional<int64_t> limit_test = std::nullopt;
+  // Samples of the training set that are held out, the same number of every class, before `limit_train`
+  // counts; 0: a tenth of the samples to train on.
+  std::optional<int64_t> validation = std::nullopt;
   uint64_t subset_seed = 0;
   // Pictures of a split that need more bytes than this are decoded at use.
   int64_t memory_limit = default_memory_limit();
@@ -37,9 +40,11 @@ struct DatasetOptions {
 struct DatasetSplits {
   std::string name;
   std::filesystem::path folder;  // where it was found
+  std::string fingerprint = {};  // of all samples, whatever the limits
   std::vector<std::string> classes;
   Dataset train;
   Dataset test;
+  std::optional<Dataset> validation;  // held out from the training set
   // Images in their own size: random crop with a padding of 4 and flip to train, unchanged to test. Images in
   // another size: random resized crop and flip to train; the shorter side resized to 8/7 of the size and a
   // center crop to test.

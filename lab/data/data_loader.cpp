@@ -74,9 +74,10 @@ std::optional<Batch> DataLoader::Epoch::State::make(int64_t index, std::vector<u
   const auto [height, width] = transform.size;
   Batch batch;
   batch.images =
-      at::empty({count, dataset.channels, height, width}, at::TensorOptions().dtype(at::kFloat),
+      at::empty({count, dataset.channels, height, width},
+                at::TensorOptions().dtype(at::kFloat).pinned_memory(options.pin_memory),
                 options.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-  batch.labels = at::empty({count}, at::kLong);
+  batch.labels = at::empty({count}, at::TensorOptions().dtype(at::kLong).pinned_memory(options.pin_memory));
   auto* images = batch.images.mutable_data_ptr<float>();
   auto* labels = batch.labels.mutable_data_ptr<int64_t>();
   for (int64_t i = 0; i < count; ++i) {
@@ -148,6 +149,11 @@ int64_t DataLoader::batches() const {
 }
 
 int64_t DataLoader::samples() const { return std::min(dataset_.count(), batches() * options_.batch_size); }
+
+int64_t DataLoader::samples(int64_t first, int64_t count) const {
+  const auto until = [&](int64_t batch) { return std::min(samples(), batch * options_.batch_size); };
+  return until(first + count) - until(first);
+}
 
 DataLoader::Epoch DataLoader::epoch(int64_t epoch, int64_t first) const {
   TORCH_CHECK_VALUE(first >= 0 && first <= batches(), "[tensorion.data] the first batch must be in [0, ",

@@ -25,6 +25,7 @@ struct DataLoaderOptions {
   bool shuffle = false;        // a new order in every epoch
   bool drop_last = false;      // leave out a last batch that is not full
   bool channels_last = false;  // the memory format of the images
+  bool pin_memory = false;     // batches in page-locked memory, from which CUDA copies without waiting
   uint64_t seed = 0;           // of the order and of the augmentation
   int64_t workers = 1;         // threads
   int64_t prefetch = 4;        // number of batches they may be ahead of the consumer
@@ -37,6 +38,8 @@ class DataLoader {
   // Of one epoch.
   int64_t batches() const;
   int64_t samples() const;
+  // In the batches first, first + 1, ..., first + count - 1 of an epoch.
+  int64_t samples(int64_t first, int64_t count) const;
 
   class Epoch;
   // The batches of an epoch, from batch `first` on. The loader must outlive it.

@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 #include <unistd.h>
 
-#include "lab/data/jpeg.h"
+#include "lab/data/image_file.h"
 #include "lab/io/file.h"
 
 namespace tensorion::lab {
@@ -12,15 +12,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kJpegChannels = 3;
+constexpr int64_t kFileChannels = 3;
 
 void check_size(const fs::path& path, ImageSize found, const std::optional<ImageSize>& expected) {
   if (!expected || found == *expected) return;
   const auto text = [](ImageSize size) {
     return std::to_string(size.height) + " x " + std::to_string(size.width);
   };
-  throw FileError(
-      path, "expected a picture of " + text(*expected) + " pixels (height x width), got " + text(found));
+  throw FileError(path, "expected a picture of " + text(*expected) + " pixels (height x width), got " +
+                            text(found) + " (--image-size resizes all of them)");
 }
 
 template <typename Body>
@@ -32,13 +32,14 @@ void for_each_file(const std::vector<fs::path>& files, const Body& body) {
 
 at::Tensor decode_files(const std::vector<fs::path>& files, ImageSize size) {
   auto pixels =
-      at::empty({static_cast<int64_t>(files.size()), kJpegChannels, size.height, size.width}, at::kByte);
+      at::empty({static_cast<int64_t>(files.size()), kFileChannels, size.height, size.width}, at::kByte);
   auto* out = pixels.mutable_data_ptr<uint8_t>();
   for_each_file(files, [&](int64_t i, const fs::path& path) {
     const std::string bytes = read_file(path);
-    JpegDecoder decoder(bytes, path);
-    check_size(path, decoder.size(), size);
-    decoder.decode(out + i * kJpegChannels * size.height * size.width);
+    decode_image(bytes, path, [&](ImageSize found) {
+      check_size(path, found, size);
+      return out + i * kFileChannels * size.height * size.width;
+    });
   });
   return pixels;
 }
@@ -60,14 +61,16 @@ ImageView Dataset::image(int64_t index, std::vector<uint8_t>& buffer) const {
     const ImageSize own{pixels.size(2), pixels.size(3)};
     return {pixels.const_data_ptr<uint8_t>() + index * channels * own.height * own.width, channels, own};
   }
-  const JpegFile& file = (*files)[index];
+  const ImageFile& file = (*files)[index];
   std::string fresh;
   if (file.bytes.empty()) fresh = read_file(file.path);
-  JpegDecoder decoder(file.bytes.empty() ? fresh : file.bytes, file.path);
-  const ImageSize found = decoder.size();
-  check_size(file.path, found, size);
-  buffer.resize(static_cast<size_t>(channels * found.height * found.width));
-  decoder.decode(buffer.data());
+  ImageSize found;
+  decode_image(file.bytes.empty() ? fresh : file.bytes, file.path, [&](ImageSize own) {
+    found = own;
+    check_size(file.path, found, size);
+    buffer.resize(static_cast<size_t>(channels * found.height * found.width));
+    return buffer.data();
+  });
   return {buffer.data(), channels, found};
 }
 
@@ -84,19 +87,19 @@ Dataset make_dataset(const RawSplit& split, std::optional<ImageSize> size, int64
     out.channels = out.pixels.size(1);
     return out;
   }
-  out.channels = kJpegChannels;
+  out.channels = kFileChannels;
   const auto count = static_cast<int64_t>(split.files.size());
-  if (size && count * kJpegChannels * size->height * size->width <= memory_limit) {
+  if (size && count * kFileChannels * size->height * size->width <= memory_limit) {
     out.pixels = decode_files(split.files, *size);
     return out;
   }
   const bool keep_bytes = total_bytes(split.files) <= memory_limit;
-  auto files = std::make_shared<std::vector<JpegFile>>(count);
+  auto files = std::make_shared<std::vector<ImageFile>>(count);
   for_each_file(split.files, [&](int64_t i, const fs::path& path) {
     (*files)[i].path = path;
     if (!keep_bytes) return;
     (*files)[i].bytes = read_file(path);
-    check_size(path, JpegDecoder((*files)[i].bytes, path).size(), size);
+    check_size(path, image_size((*files)[i].bytes, path), size);
   });
   out.files = std::move(files);
   return out;

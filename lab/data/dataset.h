@@ -23,7 +23,7 @@
 
 namespace tensorion::lab {
 
-struct JpegFile {
+struct ImageFile {
   std::filesystem::path path;
   std::string bytes;  // empty if there is no room to keep them: the file is then read at each use
 };
@@ -31,10 +31,10 @@ struct JpegFile {
 // Cheap to copy: copies share the images. Either `pixels` or `files` is set.
 struct Dataset {
   int64_t channels = 0;
-  std::optional<ImageSize> size;                       // of every image; none if sizes may differ
-  at::Tensor pixels;                                   // uint8, N x channels x height x width
-  std::shared_ptr<const std::vector<JpegFile>> files;  // decoded at each use
-  at::Tensor labels;                                   // int64, N
+  std::optional<ImageSize> size;                        // of every image; none if sizes may differ
+  at::Tensor pixels;                                    // uint8, N x channels x height x width
+  std::shared_ptr<const std::vector<ImageFile>> files;  // decoded at each use
+  at::Tensor labels;                                    // int64, N
 
   int64_t count() const { return labels.size(0); }
 
@@ -47,7 +47,7 @@ struct Dataset {
 int64_t default_memory_limit();
 
 // Loads a split, with all of torch's threads. If `size` is given every image must have it, and the images are
-// kept decoded if that takes at most `memory_limit` bytes. Otherwise JPEG files are kept encoded if that
+// kept decoded if that takes at most `memory_limit` bytes. Otherwise files are kept encoded if that
 // takes at most as much, else read again at each use.
 Dataset make_dataset(const RawSplit& split, std::optional<ImageSize> size, int64_t memory_limit);
 

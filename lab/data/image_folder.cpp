@@ -1,21 +1,14 @@
 #include "lab/data/image_folder.h"
 
 #include <algorithm>
-#include <cctype>
 
+#include "lab/data/image_file.h"
 #include "lab/io/file.h"
 
 namespace tensorion::lab {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_jpeg_name(const std::string& name) {
-  std::string extension = fs::path(name).extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension == ".jpg" || extension == ".jpeg";
-}
 
 std::vector<std::string> list_classes(const fs::path& folder) {
   std::vector<std::string> classes;
@@ -37,7 +30,7 @@ std::string first_missing(const std::vector<std::string>& names, const std::vect
 RawSplit list_split(const fs::path& folder, const std::vector<std::string>& classes) {
   RawSplit out;
   for (size_t label = 0; label < classes.size(); ++label) {
-    for (auto& file : list_jpegs(folder / classes[label])) {
+    for (auto& file : list_images(folder / classes[label])) {
       out.files.push_back(std::move(file));
       out.labels.push_back(static_cast<int64_t>(label));
     }
@@ -67,15 +60,15 @@ RawSplits read_image_folder(const fs::path& folder) {
   return out;
 }
 
-std::vector<fs::path> list_jpegs(const fs::path& folder) {
+std::vector<fs::path> list_images(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : list_folder(folder)) {
-    if (entry.is_folder || !is_jpeg_name(entry.name)) {
-      throw FileError(folder, "expected only JPEG files (.jpg, .jpeg), got " + entry.name);
+    if (entry.is_folder || !is_image_name(entry.name)) {
+      throw FileError(folder, "expected only pictures (.jpg, .jpeg, .png), got " + entry.name);
     }
     files.push_back(folder / entry.name);
   }
-  if (files.empty()) throw FileError(folder, "expected the JPEG files of a class, got an empty folder");
+  if (files.empty()) throw FileError(folder, "expected the pictures of a class, got an empty folder");
   return files;
 }
 

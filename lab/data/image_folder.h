@@ -1,5 +1,5 @@
 // Image folders: train/<class>/*.jpg and val/<class>/*.jpg (or test/...), file
-// names ending in .jpg or .jpeg in any case.
+// names ending in .jpg, .jpeg or .png in any case.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ bool has_image_folder(const std::filesystem::path& folder);
 // must be the same.
 RawSplits read_image_folder(const std::filesystem::path& folder);
 
-// The JPEG files in a folder, sorted by name: at least one, and nothing else.
-std::vector<std::filesystem::path> list_jpegs(const std::filesystem::path& folder);
+// The pictures in a folder, sorted by name: at least one, and nothing else.
+std::vector<std::filesystem::path> list_images(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

@@ -9,7 +9,7 @@
 
 namespace tensorion::lab {
 
-// Either `pixels` (uint8, N x C x H x W) or `files` (JPEG) is set.
+// Either `pixels` (uint8, N x C x H x W) or `files` (JPEG or PNG) is set.
 struct RawSplit {
   at::Tensor pixels;
   std::vector<std::filesystem::path> files;

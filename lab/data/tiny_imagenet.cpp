@@ -51,14 +51,14 @@ RawSplits read_tiny_imagenet(const fs::path& folder) {
   RawSplits out;
   out.classes = read_classes(folder / "wnids.txt");
   for (size_t label = 0; label < out.classes.size(); ++label) {
-    for (auto& file : list_jpegs(folder / "train" / out.classes[label] / "images")) {
+    for (auto& file : list_images(folder / "train" / out.classes[label] / "images")) {
       out.train.files.push_back(std::move(file));
       out.train.labels.push_back(static_cast<int64_t>(label));
     }
   }
   const fs::path annotations = folder / "val" / "val_annotations.txt";
   auto labels = read_annotations(annotations, out.classes);
-  for (auto& file : list_jpegs(folder / "val" / "images")) {
+  for (auto& file : list_images(folder / "val" / "images")) {
     const auto label = labels.extract(file.filename().string());
     if (label.empty()) throw FileError(annotations, "no line for " + file.string());
     out.test.files.push_back(std::move(file));

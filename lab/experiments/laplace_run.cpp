@@ -69,7 +69,8 @@ double LaplaceRun::final_error() const {
 }
 
 LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& optimizer_name, double lr,
-                             int64_t seed, const LaplaceOptions& options) {
+                             int64_t seed, const LaplaceOptions& options,
+                             const std::function<void()>& after_step) {
   using Clock = std::chrono::steady_clock;
   const double exact = smallest_eigenvalue(problem.d, problem.n);
   auto train = random_train(problem.d, problem.n, problem.rank, static_cast<uint64_t>(seed), options.dtype);
@@ -104,6 +105,7 @@ LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& o
     scheduler.prepare(step);
     optimizer.step();
     take_time();
+    after_step();
   }
   return run;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
@@ -56,8 +57,10 @@ struct LaplaceRun {
   double final_error() const;
 };
 
-LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& optimizer, double lr,
-                             int64_t seed, const LaplaceOptions& options);
+// Calls `after_step` after every step; what it throws ends the run.
+LaplaceRun minimize_quotient(
+    const LaplaceProblem& problem, const std::string& optimizer, double lr, int64_t seed,
+    const LaplaceOptions& options, const std::function<void()>& after_step = [] {});
 
 nlohmann::ordered_json to_json(const LaplacePoint& point);
 LaplacePoint laplace_point_from_json(const nlohmann::json& json);

@@ -61,7 +61,7 @@ Preset imagenette(const std::string& name, const std::string& model, const std::
                 {"--limit-train", "500"},
                 {"--limit-test", "200"},
                 {"--seeds", "0"}},
-      .smoke = with({{"--model", small_model}}, smoke_run()),
+      .smoke = with({{"--model", small_model}, {"--width", "0.34"}}, smoke_run()),
       .methods = {sgd("cosine", "0.005", "5e-4"), adamw("cosine", "1e-4", "5e-4"),
                   tensorion_with("sgd", "cosine", "5e-4", "5e-4"),
                   tensorion_with("adamw", "cosine", "1e-4", "5e-4")},

@@ -18,6 +18,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr char kGroup[] = "Configuration";
+
 // Flags that say what the command does with its configuration, and are no part of it.
 bool is_configurable(const CLI::Option& option) {
   static const std::set<std::string> others{"--help", "--config", "--print-config", "--dry-run"};
@@ -68,11 +70,7 @@ ordered_json given_or_default(const CLI::Option& option) {
   std::vector<std::string> texts = option.results();
   if (texts.empty() && !option.get_default_str().empty()) {
     texts = {option.get_default_str()};
-    if (is_list) {  // CLI11 has "[1,2]" or "1 2"
-      std::erase_if(texts[0], [](char c) { return c == '[' || c == ']'; });
-      std::replace(texts[0].begin(), texts[0].end(), ' ', ',');
-      texts = split(texts[0], ',');
-    }
+    if (is_list) texts = split(texts[0], ',');
   }
   if (texts.empty()) return nullptr;
   if (!is_list) return value_of(texts.back());
@@ -88,17 +86,25 @@ bool is_empty(const ordered_json& value) {
 }  // namespace
 
 void add_config_flags(CLI::App& command, ConfigFlags& flags) {
-  const std::string group = "Configuration";
   command
       .add_option("--config", flags.file,
                   "Take flags from a TOML file or from the config.json of a run; flags on the command line "
                   "override it")
       ->check(CLI::ExistingFile)
-      ->group(group);
+      ->group(kGroup);
   command
       .add_flag("--print-config", flags.print,
                 "Print all options in effect, as --config reads them, and stop")
-      ->group(group);
+      ->group(kGroup);
+}
+
+void add_dry_run_flag(CLI::App& command, ConfigFlags& flags) {
+  command
+      .add_flag(
+          "--dry-run", flags.dry_run,
+          "Print all options, the model's size, what happens to every tensor, and the time and memory of a "
+          "step, and do not train")
+      ->group(kGroup);
 }
 
 void apply_config(CLI::App& command, const std::filesystem::path& file) {

@@ -14,10 +14,12 @@ namespace tensorion::lab {
 struct ConfigFlags {
   std::filesystem::path file;
   bool print = false;
+  bool dry_run = false;
 };
 
 // Adds --config and --print-config. `flags` must outlive the parsing.
 void add_config_flags(CLI::App& command, ConfigFlags& flags);
+void add_dry_run_flag(CLI::App& command, ConfigFlags& flags);
 
 // Sets each flag that the file has and the command line has not. The file is TOML, or JSON if its name ends
 // with .json, such as a run's config.json, from which what is not an option is left out (see is_recorded in

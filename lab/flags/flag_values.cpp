@@ -4,6 +4,8 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 
+#include "lab/flags/validators.h"
+
 namespace tensorion::lab {
 
 const std::vector<std::string>& scale_names() {
@@ -16,9 +18,34 @@ void add_scale(CLI::App& command, std::string& scale) {
       .add_option(
           "--scale", scale,
           "Size of the experiment: the paper's, an hour on two cores (small), a minute (smoke). Other "
-          "flags overrule it")
-      ->check(CLI::IsMember(scale_names()))
+          "flags override it; --help shows its defaults")
+      ->check(one_of(scale_names()))
       ->capture_default_str();
+}
+
+std::set<std::string> given_flags(const CLI::App& command) {
+  std::set<std::string> names;
+  for (const auto* option : command.get_options()) {
+    if (!option->empty() && !option->get_lnames().empty()) names.insert("--" + option->get_lnames().front());
+  }
+  return names;
+}
+
+void before_help(CLI::App& command, const std::function<void()>& prepare) {
+  command.formatter_fn([prepare](const CLI::App* app, std::string name, CLI::AppFormatMode mode) {
+    prepare();
+    return CLI::Formatter().make_help(app, std::move(name), mode);
+  });
+}
+
+void show_defaults(CLI::App& command, const FlagValues& values) {
+  std::set<std::string> shown;
+  for (const auto& [name, value] : values) {
+    if (!shown.insert(name).second) continue;
+    auto* option = command.get_option(name);
+    const auto text = option->get_description();
+    option->default_str(value)->description(text.substr(0, text.find(" (default: ")));
+  }
 }
 
 void set_missing(CLI::App& command, const FlagValues& values) {

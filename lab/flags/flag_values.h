@@ -2,6 +2,8 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,5 +21,15 @@ void add_scale(CLI::App& command, std::string& scale);
 // Sets each flag that is not on the command line, as if it were. If `values` has a flag several times, the
 // first value counts.
 void set_missing(CLI::App& command, const FlagValues& values);
+
+// The names of the flags that the command line has.
+std::set<std::string> given_flags(const CLI::App& command);
+
+// Calls `prepare` when --help is asked for: the other flags of the command line have their values by then, so
+// that the help can show the defaults that go with them.
+void before_help(CLI::App& command, const std::function<void()>& prepare);
+
+// Makes --help show these values as the defaults. If `values` has a flag several times, the first value counts.
+void show_defaults(CLI::App& command, const FlagValues& values);
 
 }  // namespace tensorion::lab

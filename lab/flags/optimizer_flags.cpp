@@ -6,8 +6,11 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
 
 #include "lab/text/strings.h"
+#include "lab/text/usage_error.h"
 
 namespace tensorion::lab {
 namespace {
@@ -101,15 +104,15 @@ const OptimizerFlag kOptimizerFlags[] = {
      [](RunConfig& c, const std::string& v) { c.optimizer_options.min_order(to_integer(v, "--min-order")); }},
     {"fallback", "Optimizer of the other tensors: sgd or adamw",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback(v); }},
-    {"fallback_lr", "Its learning rate (default: that of --lr)",
+    {"fallback_lr", "Its learning rate",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_lr(to_number(v, "--fallback-lr"));
      }},
-    {"fallback_weight_decay", "Its weight decay (default: that of --weight-decay)",
+    {"fallback_weight_decay", "Its weight decay",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_weight_decay(to_number(v, "--fallback-weight-decay"));
      }},
-    {"fallback_momentum", "Its momentum, where it is sgd",
+    {"fallback_momentum", "Its momentum, if it is sgd",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_momentum(to_number(v, "--fallback-momentum"));
      }},
@@ -142,6 +145,99 @@ std::map<std::string, std::string> by_method(const std::string& text, const std:
   return values;
 }
 
+// What the library calls the options, where that is not the flag's name.
+const std::map<std::string, std::string> kLibraryNames{
+    {"betas", "fallback_betas"}, {"eps", "fallback_eps"}, {"adjust_lr", "adjust_lr_fn"}};
+
+// Sets the option and checks it; an error names the flag instead of the library's function and option.
+void set_checked(RunConfig& config, const OptimizerFlag& flag, const std::string& value) {
+  try {
+    flag.set(config, value);
+    config.optimizer_options.check();
+  } catch (const c10::Error& error) {
+    std::string text = error.what_without_backtrace();
+    if (const auto end = text.find("] "); text.starts_with('[') && end != std::string::npos)
+      text = text.substr(end + 2);
+    const auto other = kLibraryNames.find(flag.option);
+    const std::string name = other == kLibraryNames.end() ? flag.option : other->second;
+    if (text.starts_with(name + " ")) text = flag_name(flag.option) + text.substr(name.size());
+    if (text.find(flag_name(flag.option)) == std::string::npos) text = flag_name(flag.option) + ": " + text;
+    throw UsageError(text);
+  }
+}
+
+// Why the option has no effect on the run; empty if it has.
+std::string no_effect(const RunConfig& config, const std::string& option) {
+  const auto& options = config.optimizer_options;
+  const bool has_fallback = config.optimizer == "muon" || config.optimizer == "tensorion";
+  const auto fallback = options.fallback().value_or("none");
+  if ((option == "betas" || option == "eps") && has_fallback && fallback != "adamw")
+    return "with --fallback " + fallback;
+  if (option == "fallback_momentum" && fallback != "sgd") return "with --fallback " + fallback;
+  if (option == "online_interval" && !options.unfolding().is_online()) return "without --unfolding online";
+  const bool is_newton_schulz = options.polar() == "newton_schulz" ||
+                                (options.polar() == "auto" && !config.training.device.is_cpu());
+  if ((option == "ns_steps" || option == "ns_coefficients") && !is_newton_schulz) {
+    return "with --polar " + options.polar() +
+           (options.polar() == "auto" ? " on the CPU, which is halley: choose --polar newton_schulz" : "");
+  }
+  return "";
+}
+
+// A multistep schedule whose milestones all come after the end would be constant.
+void check_milestones(const RunConfig& config) {
+  if (config.training.schedule.name != "multistep") return;
+  const auto milestones = epochs_of_milestones(config.training.schedule, config.training.epochs);
+  if (std::any_of(milestones.begin(), milestones.end(),
+                  [&](int64_t milestone) { return milestone < config.training.epochs; }))
+    return;
+  throw UsageError(c10::str("--schedule multistep has no effect: its milestones, ", c10::Join(", ", milestones),
+                            ", do not come before the end of the ", config.training.epochs,
+                            " epochs (--milestones)"));
+}
+
+void check_effect(const std::vector<RunConfig>& configs, const std::string& option) {
+  std::string reason;
+  for (const auto& config : configs) {
+    if (!applies(config.optimizer, option)) continue;
+    reason = no_effect(config, option);
+    if (reason.empty()) return;
+  }
+  if (!reason.empty()) throw UsageError(flag_name(option) + " has no effect " + reason);
+}
+
+// The value of the option that a run has, for --help.
+std::string value_text(const RunConfig& config, const std::string& option) {
+  const auto& options = config.optimizer_options;
+  if (option == "schedule") return config.training.schedule.name;
+  if (option == "fallback_lr" && !options.fallback_lr()) return "that of --lr";
+  if (option == "fallback_weight_decay" && !options.fallback_weight_decay()) return "that of --weight-decay";
+  const auto value = to_json(config.optimizer, options).at(option);
+  if (value.is_null()) return "the best for the method and the device";
+  if (value.empty()) return "none";
+  auto text = value.is_string() ? value.get<std::string>() : value.dump();
+  std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == '"'; });
+  return text;
+}
+
+// "0.1 for sgd, 0.002 for adamw, 0.005 for muon and tensorion".
+std::string default_text(const std::vector<RunConfig>& configs, const std::string& option) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> values;
+  for (const auto& config : configs) {
+    if (!applies(config.optimizer, option)) continue;
+    const auto text = value_text(config, option);
+    auto known =
+        std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == text; });
+    if (known == values.end()) known = values.insert(values.end(), {text, {}});
+    known->second.push_back(method_name(config));
+  }
+  if (values.size() == 1) return values.front().first;
+  std::string out;
+  for (const auto& [text, names] : values)
+    out += (out.empty() ? "" : ", ") + text + " for " + c10::Join(" and ", names);
+  return out;
+}
+
 void set_option(std::vector<RunConfig>& configs, const OptimizerFlag& flag, const std::string& text,
                 const std::vector<std::string>& methods) {
   const auto name = flag_name(flag.option);
@@ -154,7 +250,7 @@ void set_option(std::vector<RunConfig>& configs, const OptimizerFlag& flag, cons
     const bool fits = applies(config.optimizer, flag.option);
     TORCH_CHECK_VALUE(fits || own == values.end(), method_name(config), " has no ", name);
     if (!fits) continue;
-    flag.set(config, value->second);
+    set_checked(config, flag, value->second);
     used = true;
   }
   TORCH_CHECK_VALUE(used, c10::Join(", ", methods), methods.size() == 1 ? " has no " : " have no ", name);
@@ -167,18 +263,8 @@ const OptimizerFlag& find_flag(const std::string& option) {
   return *found;
 }
 
-}  // namespace
-
-void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::string& group) {
-  for (const auto& flag : kOptimizerFlags) {
-    command.add_option(flag_name(flag.option), given[flag.option], flag.help)
-        ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; })
-        ->group(group);
-  }
-}
-
-std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlags& given,
-                                    const std::vector<Method>& methods) {
+std::vector<RunConfig> unchecked_configs(const RunConfig& common, const OptimizerFlags& given,
+                                         const std::vector<Method>& methods) {
   std::vector<RunConfig> configs;
   std::vector<std::string> names;
   for (const auto& method : methods) {
@@ -198,6 +284,57 @@ std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlag
     make_schedule(config.training.schedule, config.training.epochs, 1);
   }
   return configs;
+}
+
+}  // namespace
+
+void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::string& group) {
+  for (const auto& flag : kOptimizerFlags) {
+    command.add_option(flag_name(flag.option), given[flag.option])
+        ->check([](const std::string& text) { return text.empty() ? "must not be empty" : ""; })
+        ->group(group);
+  }
+  std::vector<Method> methods;
+  for (const auto& name : optimizer_names()) methods.push_back({name, name});
+  show_optimizer_defaults(command, methods);
+}
+
+void show_optimizer_defaults(CLI::App& command, const std::vector<Method>& methods) {
+  OptimizerFlags nothing_given;
+  for (const auto& flag : kOptimizerFlags) nothing_given[flag.option];
+  const auto configs = unchecked_configs({}, nothing_given, methods);
+  for (const auto& flag : kOptimizerFlags) {
+    const auto text = default_text(configs, flag.option);
+    command.get_option(flag_name(flag.option))
+        ->description(std::string(flag.help) + (text.empty() ? "" : " (default: " + text + ")"));
+  }
+}
+
+void check_effects(const std::vector<RunConfig>& configs, const std::set<std::string>& given) {
+  for (const auto& flag : kOptimizerFlags) {
+    if (given.contains(flag_name(flag.option))) check_effect(configs, flag.option);
+  }
+  const auto needs_schedule = [&](const char* flag, const std::string& schedule) {
+    const bool has_it = std::any_of(configs.begin(), configs.end(), [&](const RunConfig& config) {
+      return config.training.schedule.name == schedule;
+    });
+    if (given.contains(flag) && !has_it)
+      throw UsageError(std::string(flag) + " has no effect without --schedule " + schedule);
+  };
+  needs_schedule("--milestones", "multistep");
+  needs_schedule("--gamma", "multistep");
+  needs_schedule("--cycle-momentum", "onecycle");
+  if (given.contains("--schedule") || given.contains("--milestones")) {
+    for (const auto& each : configs) check_milestones(each);
+  }
+  const auto& config = configs.front();
+  if (given.contains("--stem") && !config.model.starts_with("resnet"))
+    throw UsageError("--stem has no effect on " + config.model + ", which is not a ResNet");
+}
+
+std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlags& given,
+                                    const std::vector<Method>& methods) {
+  return checked_usage([&] { return unchecked_configs(common, given, methods); });
 }
 
 }  // namespace tensorion::lab

@@ -3,6 +3,7 @@
 
 #include <CLI/App.hpp>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,15 @@ using OptimizerFlags = std::map<std::string, std::string>;
 // `given` must outlive the parsing.
 void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::string& group);
 
+// Makes --help show what these methods have as the defaults of the optimizers' flags.
+void show_optimizer_defaults(CLI::App& command, const std::vector<Method>& methods);
+
 // The configuration of each method, in their order: `common` with the method's optimizer and options. It is
 // an error to give a flag that none of them has.
 std::vector<RunConfig> make_configs(const RunConfig& common, const OptimizerFlags& given,
                                     const std::vector<Method>& methods);
+
+// Throws if a flag of the command line (`given`, by its name) has no effect on any of the runs.
+void check_effects(const std::vector<RunConfig>& configs, const std::set<std::string>& given);
 
 }  // namespace tensorion::lab

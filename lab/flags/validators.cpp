@@ -82,10 +82,10 @@ int64_t max_threads() {
 
 CLI::Validator thread_count() { return whole_number(1, max_threads()); }
 
-CLI::Validator one_of(std::vector<std::string> names) {
+CLI::Validator one_of(const std::vector<std::string>& names) {
   const auto description = "{" + c10::Join(",", names) + "}";
   return CLI::Validator(
-      [names = std::move(names)](const std::string& text) {
+      [names](const std::string& text) {
         if (std::find(names.begin(), names.end(), text) != names.end()) return std::string();
         return "must be one of " + c10::Join(", ", names) + ", got '" + shortened(text) + "'" +
                did_you_mean(text, names);

@@ -26,7 +26,7 @@ int64_t max_threads();
 CLI::Validator thread_count();
 
 // One of the names.
-CLI::Validator one_of(std::vector<std::string> names);
+CLI::Validator one_of(const std::vector<std::string>& names);
 
 // A path that JSON can hold.
 CLI::Validator utf8_path();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <utility>
 #include <variant>
 
@@ -42,7 +43,10 @@ void scale_heads(Transformer& structure, double width) {
   TORCH_CHECK_VALUE(std::isfinite(width) && width > 0.0 && width <= 64.0,
                     "[tensorion.make_model] width must be in (0, 64], got ", width);
   const int64_t features = structure.dim / structure.heads;
-  structure.heads = std::max<int64_t>(1, std::llround(static_cast<double>(structure.heads) * width));
+  const auto heads = std::llround(static_cast<double>(structure.heads) * width);
+  TORCH_CHECK_VALUE(heads >= 1, "[tensorion.make_model] width must leave at least one of ", structure.heads,
+                    " heads, got ", width);
+  structure.heads = heads;
   structure.dim = features * structure.heads;
 }
 
@@ -96,6 +100,47 @@ int64_t size_of(const ResNetOptions&) { return 0; }
 int64_t size_of(const VitOptions& structure) { return structure.image_size; }
 int64_t size_of(const SwinOptions& structure) { return structure.image_size; }
 
+// What the weights of a model tell about its structure.
+struct Traits {
+  int family = -1;  // the index in Structure
+  bool variant = false;  // a ResNet with bottlenecks, a ViT with a class token
+  int64_t features = 0;  // of the first layer
+  std::vector<int64_t> depths = {};
+};
+
+Traits traits_of(const ResNetOptions& structure) { return {0, structure.bottleneck, 64, structure.depths}; }
+Traits traits_of(const VitOptions& structure) {
+  return {1, structure.class_token, structure.dim, {structure.depth}};
+}
+Traits traits_of(const SwinOptions& structure) { return {2, false, structure.dim, structure.depths}; }
+
+Traits traits_of(const NamedTensors& tensors) {
+  Traits traits;
+  const auto count = [&](size_t stage, size_t block) {
+    constexpr size_t kMost = 1000;  // names may be anything
+    if (stage >= kMost || block >= kMost) return;
+    if (traits.depths.size() <= stage) traits.depths.resize(stage + 1);
+    traits.depths[stage] = std::max(traits.depths[stage], static_cast<int64_t>(block) + 1);
+  };
+  for (const auto& [name, tensor] : tensors) {
+    size_t stage = 0, block = 0;
+    if (name == "conv1.weight" || name == "patch_embed.proj.weight") {
+      traits.family = name == "conv1.weight" ? 0 : std::max(1, traits.family);
+      if (tensor.dim() > 0) traits.features = tensor.size(0);
+    } else if (std::sscanf(name.c_str(), "layer%zu.%zu.", &stage, &block) == 2 && stage >= 1) {
+      count(stage - 1, block);
+    } else if (std::sscanf(name.c_str(), "layers.%zu.blocks.%zu.", &stage, &block) == 2) {
+      traits.family = 2;
+      count(stage, block);
+    } else if (std::sscanf(name.c_str(), "blocks.%zu.", &block) == 1) {
+      count(0, block);
+    }
+  }
+  traits.variant = tensors.contains("cls_token") || tensors.contains("layer1.0.conv3.weight");
+  if (traits.features == 0 || traits.depths.empty()) traits.family = -1;
+  return traits;
+}
+
 }  // namespace
 
 const std::vector<std::string>& model_names() {
@@ -109,6 +154,35 @@ const std::vector<std::string>& model_names() {
 
 int64_t model_image_size(const ModelOptions& options) {
   return std::visit([](const auto& structure) { return size_of(structure); }, structure_of(options));
+}
+
+std::string recognize_model(const NamedTensors& tensors) {
+  const auto seen = traits_of(tensors);
+  std::string best;
+  int fewest = 3;
+  for (const auto& [name, structure] : structures()) {
+    const auto own = std::visit([](const auto& specific) { return traits_of(specific); }, structure);
+    if (own.family != seen.family || own.variant != seen.variant) continue;
+    std::string flags = "--model " + name;
+    int differences = 0;
+    if (own.features != seen.features) {
+      flags += c10::str(" --width ", static_cast<double>(seen.features) / static_cast<double>(own.features));
+      ++differences;
+    }
+    if (own.depths != seen.depths) {
+      flags += " --depths " + c10::Join(",", seen.depths);
+      ++differences;
+    }
+    if (differences < fewest) {
+      fewest = differences;
+      best = flags;
+    }
+  }
+  if (!best.empty() && seen.family == 0) {
+    const auto& stem = tensors.at("conv1.weight");
+    best += stem.dim() == 4 && stem.size(2) == 3 ? " --stem cifar" : " --stem imagenet";
+  }
+  return best;
 }
 
 Model make_model(const ModelOptions& options) {

@@ -70,9 +70,10 @@ class ResidualBlock : public torch::nn::Module {
 };
 
 int64_t resnet_width(double width) {
-  TORCH_CHECK_VALUE(std::isfinite(width) && width > 0.0 && width <= 64.0,
-                    "[tensorion.resnet] width must be in (0, 64], got ", width);
-  return std::max<int64_t>(8, 8 * std::llround(64.0 * width / 8.0));
+  TORCH_CHECK_VALUE(std::isfinite(width) && width >= 0.125 && width <= 64.0,
+                    "[tensorion.resnet] width must be in [0.125, 64], where 0.125 is 8 channels, got ",
+                    width);
+  return 8 * std::llround(64.0 * width / 8.0);
 }
 
 ResNet::ResNet(const ResNetOptions& options) : channels_(options.channels), stem_(options.stem) {

@@ -28,7 +28,7 @@ struct ResNetOptions {
   int64_t classes = 1000;
 };
 
-// The channels of the first stage: 64 * width, rounded to a multiple of 8 and at least 8.
+// The channels of the first stage: 64 * width, rounded to a multiple of 8; at least 8.
 int64_t resnet_width(double width);
 
 class ResidualBlock;

@@ -4,7 +4,10 @@
 #include <c10/util/StringUtil.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <string_view>
+
+#include "lab/models/models.h"
 
 namespace tensorion::lab {
 namespace {
@@ -18,6 +21,25 @@ bool is_computed(std::string_view name) {
 bool differs_in_classes(const at::Tensor& stored, const at::Tensor& own) {
   return stored.dim() == own.dim() && stored.size(0) != own.size(0) &&
          stored.sizes().slice(1) == own.sizes().slice(1);
+}
+
+// How often a batch norm was updated, which files of older programs lack. It changes nothing that is computed
+// here.
+bool is_counter(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
+
+// "; 102 of another shape: conv1.weight: expected [64], got [16], ..."
+std::string summary(const std::vector<std::string>& names, const std::string& what) {
+  constexpr size_t kShown = 3;
+  if (names.empty()) return "";
+  const std::vector<std::string> first(names.begin(), names.begin() + std::min(kShown, names.size()));
+  return c10::str("; ", names.size(), " ", what, ": ", c10::Join(", ", first),
+                  names.size() > kShown ? ", ..." : "");
+}
+
+// "; the file looks like --model resnet34 --width 0.25 --stem cifar"
+std::string hint(const NamedTensors& tensors) {
+  const auto flags = recognize_model(tensors);
+  return flags.empty() ? "" : "; the file looks like " + flags;
 }
 
 }  // namespace
@@ -36,29 +58,29 @@ bool check_state_dict(const Classifier& model, const NamedTensors& tensors, cons
   const std::string bias = model.head_name() + ".bias";
   const auto stored_weight = tensors.find(weight);
   const auto stored_bias = tensors.find(bias);
-  const bool new_head = stored_weight != tensors.end() && stored_bias != tensors.end() &&
-                        differs_in_classes(stored_weight->second, own.at(weight)) &&
-                        differs_in_classes(stored_bias->second, own.at(bias));
+  const bool has_head = stored_weight != tensors.end() || stored_bias != tensors.end();
+  const bool fits_but_classes = stored_weight != tensors.end() && stored_bias != tensors.end() &&
+                                differs_in_classes(stored_weight->second, own.at(weight)) &&
+                                differs_in_classes(stored_bias->second, own.at(bias));
+  const bool new_head = !has_head || fits_but_classes;
 
   std::vector<std::string> missing, unexpected, mismatched;
   for (const auto& [name, tensor] : own) {
     const auto stored = tensors.find(name);
+    const bool is_new = new_head && (name == weight || name == bias);
     if (stored == tensors.end()) {
-      missing.push_back(name);
-    } else if (stored->second.sizes() != tensor.sizes() && !(new_head && (name == weight || name == bias))) {
-      mismatched.push_back(
-          c10::str(name, " (expected ", tensor.sizes(), ", got ", stored->second.sizes(), ")"));
+      if (!is_new && !is_counter(name)) missing.push_back(name);
+    } else if (stored->second.sizes() != tensor.sizes() && !is_new) {
+      mismatched.push_back(c10::str(name, ": expected ", tensor.sizes(), ", got ", stored->second.sizes()));
     }
   }
   for (const auto& [name, tensor] : tensors) {
     if (!own.contains(name) && !is_computed(name)) unexpected.push_back(name);
   }
-  std::string problems;
-  if (!missing.empty()) problems += "; missing: " + c10::Join(", ", missing);
-  if (!unexpected.empty()) problems += "; unexpected: " + c10::Join(", ", unexpected);
-  if (!mismatched.empty()) problems += "; of another shape: " + c10::Join(", ", mismatched);
+  const auto problems = summary(missing, "missing") + summary(unexpected, "unexpected") +
+                        summary(mismatched, "of another shape");
   TORCH_CHECK_VALUE(problems.empty(), "[tensorion.load_weights] ", source, " does not fit the model",
-                    problems);
+                    problems, problems.empty() ? "" : hint(tensors));
   return new_head;
 }
 
@@ -71,15 +93,25 @@ std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& 
   const torch::NoGradGuard no_grad;
   for (auto& [name, tensor] : own) {
     if (new_head && (name == weight || name == bias)) continue;
-    tensor.copy_(tensors.at(name));
+    if (const auto stored = tensors.find(name); stored != tensors.end()) tensor.copy_(stored->second);
   }
   if (!new_head) return {};
   model.reset_head();
   return {weight, bias};
 }
 
+SafeTensors read_weights(const std::string& path) {
+  for (const char* ending : {".pt", ".pth", ".bin", ".ckpt", ".pkl"}) {
+    TORCH_CHECK_VALUE(!path.ends_with(ending), "[tensorion.load_weights] ", path,
+                      " is a file of torch.save by its name; expected safetensors. Convert it in Python: "
+                      "safetensors.torch.save_file(torch.load('",
+                      path, "', weights_only=True), 'weights.safetensors')");
+  }
+  return read_safetensors(path);
+}
+
 std::vector<std::string> load_weights(Classifier& model, const std::string& path) {
-  return load_state_dict(model, read_safetensors(path).tensors, path);
+  return load_state_dict(model, read_weights(path).tensors, path);
 }
 
 }  // namespace tensorion::lab

@@ -38,6 +38,8 @@ void Terminal::erase() {
 }
 
 void Terminal::draw() {
+  winsize size{};  // it may have changed
+  if (is_tty_ && ::ioctl(::fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1) width_ = size.ws_col;
   for (const auto& line : shown_) {
     std::fprintf(out_, "%s\n", line.substr(0, static_cast<size_t>(width_ - 1)).c_str());
   }

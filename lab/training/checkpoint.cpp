@@ -19,6 +19,7 @@ constexpr char kFormat[] = "tensorion-checkpoint-2";
 constexpr char kModel[] = "model.";
 constexpr char kOptimizer[] = "optimizer.";
 constexpr char kGenerator[] = "generator";
+constexpr char kTrainer[] = "trainer.";
 
 fs::path newest(const fs::path& folder) { return folder / "checkpoint.safetensors"; }
 fs::path previous(const fs::path& folder) { return folder / "checkpoint.previous.safetensors"; }
@@ -34,6 +35,9 @@ std::string to_text(const TrainingState& state) {
                       {"seconds", state.seconds},
                       {"optimizer_seconds", state.optimizer_seconds},
                       {"data_seconds", state.data_seconds},
+                      {"logged_loss_sum", state.logged_loss_sum},
+                      {"logged_samples", state.logged_samples},
+                      {"logged_seconds", state.logged_seconds},
                       {"skipped_steps", state.skipped_steps},
                       {"history", std::move(history)}}
       .dump();
@@ -41,14 +45,17 @@ std::string to_text(const TrainingState& state) {
 
 TrainingState from_text(const std::string& text) {
   const auto parsed = json::parse(text);
-  const auto& loss_sum = parsed.at("loss_sum");  // null if it is not finite
+  const auto sum = [](const json& value) { return value.is_null() ? NAN : value.get<double>(); };
   TrainingState state{.epoch = integer_from_json(parsed.at("epoch")),
                       .batch = integer_from_json(parsed.at("batch")),
-                      .loss_sum = loss_sum.is_null() ? NAN : loss_sum.get<double>(),
+                      .loss_sum = sum(parsed.at("loss_sum")),  // null if it is not finite
                       .samples = integer_from_json(parsed.at("samples")),
                       .seconds = parsed.at("seconds").get<double>(),
                       .optimizer_seconds = parsed.at("optimizer_seconds").get<double>(),
                       .data_seconds = parsed.value("data_seconds", 0.0),
+                      .logged_loss_sum = sum(parsed.value("logged_loss_sum", json(0.0))),
+                      .logged_samples = integer_from_json(parsed.value("logged_samples", json(0))),
+                      .logged_seconds = parsed.value("logged_seconds", 0.0),
                       .skipped_steps = integer_from_json(parsed.at("skipped_steps"))};
   for (const auto& epoch : parsed.at("history")) state.history.push_back(epoch_metrics_from_json(epoch));
   return state;
@@ -138,8 +145,9 @@ std::optional<Contents> read_newest(const fs::path& folder,
 }  // namespace
 
 void save_checkpoint(const fs::path& folder, Classifier& model, torch::optim::Optimizer& optimizer,
-                     const TrainingState& state) {
+                     const TrainingState& state, const NamedTensors& trainer_tensors) {
   NamedTensors tensors;
+  for (const auto& [name, tensor] : trainer_tensors) tensors[kTrainer + name] = tensor;
   for (const auto& [name, tensor] : state_dict(model)) tensors[kModel + name] = tensor;
   for (const auto& [name, tensor] : optimizer_state_dict(optimizer, model))
     tensors[kOptimizer + name] = tensor;
@@ -152,13 +160,15 @@ void save_checkpoint(const fs::path& folder, Classifier& model, torch::optim::Op
 
 std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier& model,
                                              torch::optim::Optimizer& optimizer,
-                                             const std::function<void(const std::string&)>& warn) {
+                                             const std::function<void(const std::string&)>& warn,
+                                             const TensorLoader& load_tensors) {
   const auto contents = read_newest(folder, warn);
   if (!contents) return std::nullopt;
   const auto source = contents->path.string();
   const auto weights = with_prefix(contents->tensors, kModel);
   TORCH_CHECK_VALUE(!check_state_dict(model, weights, source), "[tensorion.checkpoint] ", source,
                     " is of another number of classes");
+  load_tensors(with_prefix(contents->tensors, kTrainer), source);
   load_optimizer_state_dict(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
   load_state_dict(model, weights, source);
   at::Generator generator = at::detail::getDefaultCPUGenerator();

@@ -3,24 +3,39 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
+#include "lab/training/device.h"
+
 namespace tensorion::lab {
 
-Evaluation evaluate(Classifier& model, const DataLoader& loader) {
+Evaluation evaluate(Classifier& model, const DataLoader& loader, c10::Device device, const std::string& amp,
+                    const std::function<void()>& after_batch) {
   const c10::InferenceMode inference;
   const bool was_training = model.is_training();
   model.eval();
-  double loss = 0;
-  int64_t correct = 0, samples = 0;
+  // Summed on the device, and read once at the end. MPS has no doubles.
+  const auto real = device.is_mps() ? at::kFloat : at::kDouble;
+  auto loss = at::zeros({}, at::TensorOptions().dtype(real).device(device));
+  at::Tensor confusion;
   auto batches = loader.epoch(0);
-  while (auto batch = batches.next()) {
-    const auto logits = model.forward(batch->images);
-    loss += at::cross_entropy_loss(logits, batch->labels, {}, at::Reduction::Sum).item<double>();
-    correct += (logits.argmax(1) == batch->labels).sum().item<int64_t>();
-    samples += batch->labels.size(0);
+  while (const auto next = batches.next()) {
+    const auto batch = to_device(*next, device);
+    at::Tensor logits;
+    {
+      const Autocast autocast(device, amp);
+      logits = model.forward(batch.images);
+    }
+    logits = logits.to(at::kFloat);
+    loss += at::cross_entropy_loss(logits, batch.labels, {}, at::Reduction::Sum).to(real);
+    const int64_t classes = logits.size(1);
+    const auto pairs = batch.labels * classes + logits.argmax(1);
+    const auto counts = pairs.bincount({}, classes * classes).view({classes, classes});
+    confusion = confusion.defined() ? confusion + counts : counts;
+    after_batch();
   }
   model.train(was_training);
-  const auto count = static_cast<double>(samples);
-  return {loss / count, static_cast<double>(correct) / count};
+  confusion = confusion.cpu();
+  const auto count = confusion.sum().item<double>();
+  return {loss.item<double>() / count, confusion.trace().item<double>() / count, confusion};
 }
 
 }  // namespace tensorion::lab

@@ -1,9 +1,11 @@
-// SIGINT and SIGTERM set a flag that the training loop polls between steps.
+// SIGINT, SIGTERM and SIGHUP set a flag that the training loop polls between steps and between test batches.
 #pragma once
 
 namespace tensorion::lab {
 
-// While a guard exists, the first SIGINT or SIGTERM sets the flag, and a second one ends the program at once.
+// While a guard exists, the first signal sets the flag and is acknowledged on the standard error; a second
+// SIGINT or SIGTERM ends the program at once. Signals that the program was started to ignore (nohup) stay
+// ignored.
 class InterruptGuard {
  public:
   InterruptGuard();

@@ -22,13 +22,26 @@ double sum(const std::vector<EpochMetrics>& epochs, double EpochMetrics::* quant
   return sum;
 }
 
+void add_average(ordered_json& out, const EpochMetrics& metrics) {
+  if (metrics.ema_test_loss) out["ema_test_loss"] = *metrics.ema_test_loss;
+  if (metrics.ema_test_accuracy) out["ema_test_accuracy"] = *metrics.ema_test_accuracy;
+}
+
 ordered_json scores(const EpochMetrics* metrics) {
   if (metrics == nullptr) return nullptr;
-  return {{"epoch", metrics->epoch},
-          {"train_loss", metrics->train_loss},
-          {"test_loss", metrics->test_loss},
-          {"test_accuracy", metrics->test_accuracy}};
+  ordered_json out{{"epoch", metrics->epoch},
+                   {"train_loss", metrics->train_loss},
+                   {"test_loss", metrics->test_loss},
+                   {"test_accuracy", metrics->test_accuracy}};
+  add_average(out, *metrics);
+  return out;
 }
+
+std::optional<double> optional_number(const json& json, const char* key) {
+  return json.contains(key) ? std::optional(number(json.at(key))) : std::nullopt;
+}
+
+}  // namespace
 
 ordered_json to_json(const RunIdentity& identity) {
   ordered_json out{{"run", identity.run}, {"optimizer", identity.optimizer}};
@@ -36,8 +49,6 @@ ordered_json to_json(const RunIdentity& identity) {
   out["seed"] = identity.seed;
   return out;
 }
-
-}  // namespace
 
 const EpochMetrics* RunSummary::final_epoch() const { return epochs.empty() ? nullptr : &epochs.back(); }
 
@@ -56,14 +67,16 @@ double RunSummary::optimizer_seconds() const { return sum(epochs, &EpochMetrics:
 double RunSummary::data_seconds() const { return sum(epochs, &EpochMetrics::data_seconds); }
 
 ordered_json to_json(const EpochMetrics& metrics) {
-  return {{"epoch", metrics.epoch},
-          {"lr", metrics.lr},
-          {"train_loss", metrics.train_loss},
-          {"test_loss", metrics.test_loss},
-          {"test_accuracy", metrics.test_accuracy},
-          {"seconds", metrics.seconds},
-          {"optimizer_seconds", metrics.optimizer_seconds},
-          {"data_seconds", metrics.data_seconds}};
+  ordered_json out{{"epoch", metrics.epoch},
+                   {"lr", metrics.lr},
+                   {"train_loss", metrics.train_loss},
+                   {"test_loss", metrics.test_loss},
+                   {"test_accuracy", metrics.test_accuracy},
+                   {"seconds", metrics.seconds},
+                   {"optimizer_seconds", metrics.optimizer_seconds},
+                   {"data_seconds", metrics.data_seconds}};
+  add_average(out, metrics);
+  return out;
 }
 
 int64_t integer_from_json(const json& value) { return value.get_ref<const json::number_integer_t&>(); }
@@ -76,7 +89,9 @@ EpochMetrics epoch_metrics_from_json(const json& json) {
           .test_accuracy = number(json.at("test_accuracy")),
           .seconds = number(json.at("seconds")),
           .optimizer_seconds = number(json.at("optimizer_seconds")),
-          .data_seconds = json.value("data_seconds", 0.0)};
+          .data_seconds = json.value("data_seconds", 0.0),
+          .ema_test_loss = optional_number(json, "ema_test_loss"),
+          .ema_test_accuracy = optional_number(json, "ema_test_accuracy")};
 }
 
 std::string metrics_lines(const RunIdentity& identity, const std::vector<EpochMetrics>& epochs) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct EpochMetrics {
   double seconds = 0;            // of training: without evaluation and checkpoints
   double optimizer_seconds = 0;  // the part of them inside the optimizer
   double data_seconds = 0;       // and that spent waiting for a batch
+  // Of the averaged weights, if they are averaged.
+  std::optional<double> ema_test_loss = {};
+  std::optional<double> ema_test_accuracy = {};
 };
 
 // Which run the metrics are of.
@@ -44,6 +48,8 @@ struct RunSummary {
   double optimizer_seconds() const;
   double data_seconds() const;
 };
+
+nlohmann::ordered_json to_json(const RunIdentity& identity);
 
 // Numbers that are not finite are null in JSON, and NaN when read back.
 nlohmann::ordered_json to_json(const EpochMetrics& metrics);

@@ -31,14 +31,22 @@ std::string duration(double seconds) {
   return string_printf("%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-std::string progress_line(const Trainer& trainer, double seconds_left) {
+std::string progress_line(const Trainer& trainer, double seconds_left, int width) {
   const auto& state = trainer.state();
   const auto samples = static_cast<double>(state.samples);
-  return string_printf("epoch %ld/%ld %s %ld/%ld  loss %.4f  %.0f images/s  optimizer %.0f %%  ETA %s",
-                       state.epoch + 1, trainer.options().epochs, bar(state.batch, trainer.batches()).c_str(),
-                       state.batch, trainer.batches(), state.loss_sum / std::max(1.0, samples),
-                       samples / std::max(1e-9, state.seconds),
-                       percent(state.optimizer_seconds, state.seconds), duration(seconds_left).c_str());
+  const auto epoch = string_printf("epoch %ld/%ld", state.epoch + 1, trainer.options().epochs);
+  const auto step = string_printf(" %ld/%ld", state.batch, trainer.batches());
+  const auto rest = string_printf("  loss %.4f", state.loss_sum / std::max(1.0, samples));
+  const auto speed =
+      string_printf("  %.0f images/s  optimizer %.0f %%", samples / std::max(1e-9, state.seconds),
+                    percent(state.optimizer_seconds, state.seconds));
+  const auto left = "  ETA " + duration(seconds_left);
+  // In a narrow terminal, first the speed gives way and then the bar.
+  const auto with_bar = epoch + " " + bar(state.batch, trainer.batches()) + step + rest;
+  for (const auto& line : {with_bar + speed + left, with_bar + left}) {
+    if (line.size() < static_cast<size_t>(width)) return line;
+  }
+  return epoch + step + rest + left;
 }
 
 std::string epoch_line(const EpochMetrics& metrics, int64_t epochs) {
@@ -62,7 +70,8 @@ void Progress::after_step(const Trainer& trainer) {
   const auto& state = trainer.state();
   const int64_t left = (trainer.options().epochs - state.epoch) * trainer.batches() - state.batch;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
-  show(trainer, progress_line(trainer, elapsed / static_cast<double>(steps_) * static_cast<double>(left)));
+  show(trainer, progress_line(trainer, elapsed / static_cast<double>(steps_) * static_cast<double>(left),
+                              terminal_.width()));
 }
 
 void Progress::before_test(const Trainer& trainer) {
@@ -71,7 +80,12 @@ void Progress::before_test(const Trainer& trainer) {
 }
 
 void Progress::after_epoch(const Trainer& trainer) {
-  const auto line = epoch_line(trainer.state().history.back(), trainer.options().epochs);
+  auto line = epoch_line(trainer.state().history.back(), trainer.options().epochs);
+  const int64_t skipped = trainer.state().skipped_steps - skipped_;
+  skipped_ += skipped;
+  if (skipped > 0)
+    line += string_printf(", %ld step%s skipped (not finite)", skipped, skipped == 1 ? "" : "s");
+  if (terminal_.is_tty() && !table_) terminal_.show({});  // "testing" is over
   if (!terminal_.is_tty() || !table_) terminal_.print(label_ + line);
   shown_ = Clock::now();
 }

@@ -35,13 +35,15 @@ class Progress : public TrainingObserver {
   Clock::time_point start_ = Clock::now();  // of this process's part of the run
   Clock::time_point shown_;                 // when there was the last line
   int64_t steps_ = 0;                       // since the start
+  int64_t skipped_ = 0;                     // steps that were said to be skipped
 };
 
 // 0:07, 12:34, 1:02:03.
 std::string duration(double seconds);
 
 // "epoch 2/10 [=====>    ] 120/391  loss 0.4123  1234 images/s  optimizer 12 %  ETA 1:23"
-std::string progress_line(const Trainer& trainer, double seconds_left);
+// In fewer than `width` characters if it can.
+std::string progress_line(const Trainer& trainer, double seconds_left, int width);
 
 // "epoch 2/10  lr 0.05  train loss 0.4123  test loss 0.4567  accuracy 85.12 %  0:12, 23 % in the optimizer"
 std::string epoch_line(const EpochMetrics& metrics, int64_t epochs);

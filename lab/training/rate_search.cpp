@@ -49,8 +49,10 @@ std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const Datas
 }
 
 ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<double>& lrs) {
-  ResultTable table{
-      .title = "Test accuracy (%) by learning rate", .header = {"method"}, .rows = {}, .alignment = "l"};
+  ResultTable table{.title = "Validation accuracy (%) by learning rate",
+                    .header = {"method"},
+                    .rows = {},
+                    .alignment = "l"};
   for (const double lr : lrs) table.header.push_back(string_printf("%g", lr));
   table.header.insert(table.header.end(), {"best", "before", ""});
   table.alignment.append(table.header.size() - 2, 'r').append("l");
@@ -68,9 +70,8 @@ ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<
     table.rows.push_back(std::move(row));
   }
   table.notes = {
-      "(after the last epoch, one seed; chosen on the test set: the runs that follow have other seeds, but "
-      "the "
-      "same test set)"};
+      "(after the last epoch, one seed, on samples held out from the training set; no run has seen the test "
+      "set)"};
   return table;
 }
 

@@ -28,8 +28,9 @@ struct FoundRate {
 std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const RateSearchOptions& options);
 
 // Runs the grid in subfolders of `run_options.folder` and sets each configuration's learning rate to the one
-// with the highest test accuracy after the last epoch (the first of them in the grid if there are several). A
-// method that diverged at every learning rate keeps its own.
+// with the highest accuracy after the last epoch (the first of them in the grid if there are several), on the
+// samples that the data holds out for validation. A method that diverged at every learning rate keeps its
+// own.
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options);
 

@@ -4,6 +4,7 @@
 #include <c10/util/StringUtil.h>
 
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lab/io/atomic_file.h"
@@ -11,8 +12,10 @@
 #include "lab/io/json_file.h"
 #include "lab/models/state_dict.h"
 #include "lab/text/strings.h"
+#include "lab/text/usage_error.h"
 #include "lab/training/checkpoint.h"
 #include "lab/training/result_folder.h"
+#include "lab/training/run_record.h"
 
 namespace tensorion::lab {
 namespace {
@@ -21,27 +24,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
-
-// The configuration, and what was found of the data.
-ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
-  auto out = to_json(config);
-  out["train_samples"] = data.train.count();
-  out["test_samples"] = data.test.count();
-  out["classes"] = data.classes.size();
-  return out;
-}
-
-// In the order in which options are written: a derived one comes after the one that it derives from.
-void check_same(const fs::path& folder, const json& begun, const ordered_json& now) {
-  for (const auto& [key, value] : now.items()) {
-    const auto before = begun.find(key);
-    if (before != begun.end() && *before == json(value)) continue;
-    const std::string was = before == begun.end() ? "nothing" : before->dump();
-    TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",
-                      is_recorded(key) ? "other data: " + key : flag_name(key), " ", was, ", got ",
-                      value.dump(), ". Resume with the same, or begin anew in another folder (--out)");
-  }
-}
 
 // Writes the run's files as it goes.
 class Recorder : public TrainingObserver {
@@ -52,7 +34,10 @@ class Recorder : public TrainingObserver {
         identity_(std::move(identity)),
         model_(model),
         optimizer_(optimizer),
-        progress_(progress) {}
+        progress_(progress),
+        steps_(options.folder / "steps.jsonl", identity_) {}
+
+  void step_logged(const StepMetrics& metrics) override { steps_.add(metrics); }
 
   void after_step(const Trainer& trainer) override {
     progress_.after_step(trainer);
@@ -64,6 +49,18 @@ class Recorder : public TrainingObserver {
 
   void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
 
+  // The checkpoint is the one before the test, which begins anew.
+  void after_test_batch(const Trainer& trainer) override {
+    if (!options_.interrupted()) return;
+    must_save_ = true;
+    throw Interrupted("stopped " + position(trainer.state()));
+  }
+
+  // Saves what a test that was interrupted left to be saved: the weights are those of the training again.
+  void save_if_interrupted(const Trainer& trainer) {
+    if (must_save_) save(trainer);
+  }
+
   void after_epoch(const Trainer& trainer) override {
     save(trainer);
     write_metrics(trainer.state());
@@ -74,10 +71,13 @@ class Recorder : public TrainingObserver {
   }
 
   // The run goes on from here.
-  void resumed(const TrainingState& state) {
-    write_metrics(state);
-    kept_ = position(state);
+  void resumed(const Trainer& trainer) {
+    write_metrics(trainer.state());
+    kept_ = position(trainer.state());
   }
+
+  // Removes what a run that was killed logged after its checkpoint.
+  void truncate_steps(const Trainer& trainer) { steps_.truncate(trainer.step()); }
 
   void write_metrics(const TrainingState& state) const {
     write_file(options_.folder / "metrics.jsonl", metrics_lines(identity_, state.history));
@@ -90,7 +90,9 @@ class Recorder : public TrainingObserver {
 
   void save(const Trainer& trainer) {
     try {
-      save_checkpoint(options_.folder, model_, optimizer_, trainer.state());
+      // First, so that no line before the checkpoint can be lost.
+      steps_.flush();
+      save_checkpoint(options_.folder, model_, optimizer_, trainer.state(), trainer.tensors());
     } catch (const c10::Error& error) {
       throw std::runtime_error(
           std::string(error.what_without_backtrace()) + ". " +
@@ -105,9 +107,22 @@ class Recorder : public TrainingObserver {
   Classifier& model_;
   torch::optim::Optimizer& optimizer_;
   TrainingObserver& progress_;
+  StepLog steps_;
+  bool must_save_ = false;
   std::string kept_;  // the position of the last checkpoint
   Clock::time_point saved_at_ = Clock::now();
 };
+
+// --nonfinite ignore and skip go on to the end, whatever comes of it.
+void mark_not_finite(RunSummary& summary) {
+  const auto* last = summary.final_epoch();
+  if (last == nullptr || (std::isfinite(last->train_loss) && std::isfinite(last->test_loss))) return;
+  summary.diverged = true;
+  summary.reason = std::isfinite(last->train_loss) ? "the test loss of the last epoch is not finite"
+                                                   : "the train loss of the last epoch is not finite";
+  if (summary.skipped_steps > 0)
+    summary.reason += c10::str("; ", summary.skipped_steps, " steps were skipped");
+}
 
 int64_t count_parameters(const Classifier& model) {
   int64_t count = 0;
@@ -156,15 +171,20 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   }
 
   at::set_num_threads(static_cast<int>(config.threads));
-  const auto model = make_model(config, data);
-  Tensorion optimizer(model->parameters(), config.optimizer_options);
+  std::string new_head;
+  const auto model = make_model(config, data, &new_head);
+  auto optimizer_options = config.optimizer_options;
+  // The trainer looks at the gradients itself, unless it must not wait for the device.
+  const bool is_left_to_optimizer = config.training.defer_metrics && config.training.nonfinite == "skip";
+  if (is_left_to_optimizer) optimizer_options.nonfinite("skip");
+  Tensorion optimizer = checked_usage([&] { return Tensorion(model->parameters(), optimizer_options); });
   const auto train = train_loader(config, data);
   const auto test = test_loader(config, data);
   Trainer trainer(*model, optimizer, train, test, config.training);
 
   RunSummary summary;
-  summary.identity = {fs::absolute(folder).lexically_normal().filename().string(), config.optimizer,
-                      config.seed, config.label};
+  summary.identity = {result_path(fs::absolute(folder)).filename().string(), config.optimizer, config.seed,
+                      config.label};
   summary.parameters = count_parameters(*model);
   summary.threads = config.threads;
   // From here on there is something to keep: what was wrong with the options has left no folder.
@@ -176,21 +196,34 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   Recorder recorder(options, summary.identity, *model, optimizer, progress);
   write_json(folder / "config.json", described);
   if (options.resume) {
-    if (auto state = load_checkpoint(folder, *model, optimizer, options.warn)) {
+    const auto load_tensors = [&](const NamedTensors& tensors, const std::string& source) {
+      trainer.load_tensors(tensors, source);
+    };
+    if (auto state = load_checkpoint(folder, *model, optimizer, options.warn, load_tensors)) {
       trainer.set_state(std::move(*state));
-      recorder.resumed(trainer.state());
+      recorder.resumed(trainer);
     }
+    recorder.truncate_steps(trainer);
   }
+  if (!new_head.empty() && trainer.state().epoch == 0 && trainer.state().batch == 0) options.warn(new_head);
   try {
     trainer.run(recorder);
-    write_safetensors(folder / "weights.safetensors", state_dict(*model));
+    write_safetensors(folder / "weights.safetensors", state_dict(*model), weights_metadata(described));
+    const auto average = trainer.average();
+    if (!average.empty())
+      write_safetensors(folder / "weights.ema.safetensors", average, weights_metadata(described));
+  } catch (const Interrupted&) {
+    recorder.save_if_interrupted(trainer);
+    throw;
   } catch (const Diverged& error) {
     summary.diverged = true;
     summary.reason = error.what();
     recorder.write_metrics(trainer.state());
   }
   summary.epochs = trainer.state().history;
-  summary.skipped_steps = trainer.state().skipped_steps;
+  summary.skipped_steps =
+      trainer.state().skipped_steps + (is_left_to_optimizer ? optimizer.skipped_steps() : 0);
+  if (!summary.diverged) mark_not_finite(summary);
   write_json(folder / "summary.json", to_json(summary));
   if (!summary.diverged) remove_checkpoints(folder);
   return summary;

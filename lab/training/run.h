@@ -2,8 +2,9 @@
 //
 //   config.json          the options that determine it
 //   metrics.jsonl        an object for each epoch that is over
+//   steps.jsonl          an object every so many steps, if asked for
 //   checkpoint*          while it is not over
-//   weights.safetensors  at the end
+//   weights.safetensors  at the end; beside it, if the weights are averaged, weights.ema.safetensors
 //   summary.json         at the end, or when it diverged
 #pragma once
 

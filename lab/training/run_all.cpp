@@ -78,8 +78,40 @@ class Runs {
       const auto count = std::to_string(own.size()) + "/" + std::to_string(configs_[i].training.epochs);
       rows.push_back(row(configs_[i], own, is_done && done_[i].diverged ? "diverged" : count));
     }
+    // In a narrow terminal the less important columns give way: those of `kLeastImportant`, one by one.
+    constexpr size_t kLeastImportant[] = {8, 6, 1, 3, 7, 4};
+    std::string alignment = "lrrrrrrrr";
+    std::vector<bool> is_shown(alignment.size(), true);
+    auto out = text_lines(rows, alignment);
+    for (const size_t column : kLeastImportant) {
+      if (is_narrow_enough(out)) break;
+      is_shown[column] = false;
+      out = text_lines(chosen(rows, is_shown), alignment);
+    }
+    return out;
+  }
+
+  bool is_narrow_enough(const std::vector<std::string>& lines) const {
+    return std::all_of(lines.begin(), lines.end(), [&](const std::string& line) {
+      return line.size() < static_cast<size_t>(terminal_.width());
+    });
+  }
+
+  static std::vector<TableRow> chosen(const std::vector<TableRow>& rows, const std::vector<bool>& is_shown) {
+    std::vector<TableRow> out;
+    for (const auto& row : rows) {
+      auto& kept = out.emplace_back();
+      for (size_t i = 0; i < row.size(); ++i) {
+        if (is_shown[i]) kept.push_back(row[i]);
+      }
+    }
+    return out;
+  }
+
+  static std::vector<std::string> text_lines(const std::vector<TableRow>& rows,
+                                             const std::string& alignment) {
     std::ostringstream text;
-    print_rows(text, rows, "lrrrrrrrr");
+    print_rows(text, rows, alignment);
     auto out = split(text.str(), '\n');
     out.pop_back();
     return out;

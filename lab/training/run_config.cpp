@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "lab/models/state_dict.h"
+#include "lab/text/usage_error.h"
 
 namespace tensorion::lab {
 namespace {
@@ -39,6 +41,7 @@ DataLoader make_loader(const RunConfig& config, const Dataset& data, const Trans
   options.batch_size = config.batch_size;
   options.shuffle = train;
   options.channels_last = config.channels_last;
+  options.pin_memory = config.training.device.is_cuda();
   options.seed = static_cast<uint64_t>(config.seed);
   options.workers = config.workers > 0 ? config.workers : data.pixels.defined() ? 1 : config.threads;
   return {data, transform, options};
@@ -56,6 +59,7 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
       {"image_size", or_null(config.data.image_size)},
       {"limit_train", or_null(config.data.limit_train)},
       {"limit_test", or_null(config.data.limit_test)},
+      {"validation", or_null(config.data.validation)},
       {"model", config.model},
       {"width", config.width},
       {"depths", config.depths},
@@ -71,10 +75,17 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
               {"milestones", schedule.milestones},
               {"gamma", schedule.gamma},
               {"cycle_momentum", schedule.cycle_momentum},
+              {"warmup_epochs", schedule.warmup_epochs},
               {"epochs", config.training.epochs},
               {"batch_size", config.batch_size},
               {"label_smoothing", config.training.label_smoothing},
               {"nonfinite", config.training.nonfinite},
+              {"clip_grad", config.training.clip_grad},
+              {"accumulate", config.training.accumulate},
+              {"ema", config.training.ema},
+              {"log_steps", config.training.log_steps},
+              {"device", config.training.device.str()},
+              {"amp", config.training.amp},
               {"channels_last", config.channels_last},
               {"seed", config.seed},
               {"threads", config.threads}});
@@ -82,26 +93,32 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
 }
 
 bool is_recorded(const std::string& key) {
-  return key == "train_samples" || key == "test_samples" || key == "classes";
+  static const std::set<std::string> keys{"train_samples", "test_samples",  "classes", "data_fingerprint",
+                                          "class_names",   "preprocessing", "grid"};
+  return keys.contains(key);
 }
 
 DatasetSplits load_data(const RunConfig& config) {
   auto options = config.data;
   if (!options.image_size) {
-    const int64_t size = model_image_size(model_options(config));
+    const int64_t size = checked_usage([&] { return model_image_size(model_options(config)); });
     if (size > 0) options.image_size = size;
   }
   return load_dataset(config.dataset, options);
 }
 
-Model make_model(const RunConfig& config, const DatasetSplits& data) {
+Model make_model(const RunConfig& config, const DatasetSplits& data, std::string* new_head) {
   auto options = model_options(config);
   options.classes = static_cast<int64_t>(data.classes.size());
   options.channels = data.train.channels;
   options.stem = stem_of(config, data.train_transform.size);
   at::manual_seed(static_cast<uint64_t>(config.seed));
-  auto model = make_model(options);
-  if (!config.weights.empty()) load_weights(*model, config.weights);
+  auto model = checked_usage([&] { return make_model(options); });
+  if (!config.weights.empty() && !load_weights(*model, config.weights).empty() && new_head != nullptr) {
+    *new_head = c10::str("the head ", model->head_name(), " is drawn anew for ", options.classes,
+                         " classes: ", config.weights, " has none of that size");
+  }
+  model->to(config.training.device);
   if (config.channels_last) {
     for (auto& parameter : model->parameters()) {
       if (parameter.dim() == 4)
@@ -115,8 +132,12 @@ DataLoader train_loader(const RunConfig& config, const DatasetSplits& data) {
   return make_loader(config, data.train, data.train_transform, true);
 }
 
+const Dataset& test_split(const RunConfig& config, const DatasetSplits& data) {
+  return config.grid && data.validation ? *data.validation : data.test;
+}
+
 DataLoader test_loader(const RunConfig& config, const DatasetSplits& data) {
-  return make_loader(config, data.test, data.test_transform, false);
+  return make_loader(config, test_split(config, data), data.test_transform, false);
 }
 
 }  // namespace tensorion::lab

@@ -51,7 +51,12 @@ bool is_recorded(const std::string& key);
 DatasetSplits load_data(const RunConfig& config);
 
 // The model with the weights to start from, on torch's generator seeded anew.
-Model make_model(const RunConfig& config, const DatasetSplits& data);
+// If the head of a file of weights was drawn anew, `new_head` says so.
+Model make_model(const RunConfig& config, const DatasetSplits& data, std::string* new_head = nullptr);
+
+// What the run is tested on: the test set, or in a search the samples that are held out for it, if there are
+// any.
+const Dataset& test_split(const RunConfig& config, const DatasetSplits& data);
 
 // The batches to train on and to test on.
 DataLoader train_loader(const RunConfig& config, const DatasetSplits& data);

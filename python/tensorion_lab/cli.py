@@ -1,4 +1,4 @@
-"""The console script `tensorion`: reports are made in Python, the rest is the program in the package."""
+"""The console script `tensorion`: reports and exports are made in Python, the rest is the program in the package."""
 
 import os
 import signal
@@ -14,14 +14,18 @@ def main() -> None:
         from tensorion_lab.report.command import main as report
 
         sys.exit(report(sys.argv[2:]))
+    if sys.argv[1:2] == ["export"]:
+        from tensorion_lab.export.command import main as export
+
+        sys.exit(export(sys.argv[2:]))
     # The program is found without importing the package, which would load torch.
     spec = find_spec("tensorion")
     program = Path(spec.origin).parent / "bin" / "tensorion" if spec and spec.origin else None
     if program is None or not program.is_file():
         sys.exit(
             "[tensorion] this package was installed without the program. Build both from the source tree: install "
-            "CLI11, nlohmann-json, toml++, libjpeg and zlib (Debian: libcli11-dev nlohmann-json3-dev "
-            "libtomlplusplus-dev libjpeg-dev zlib1g-dev), then "
+            "CLI11, nlohmann-json, toml++, libjpeg, libpng and zlib (Debian: libcli11-dev nlohmann-json3-dev "
+            "libtomlplusplus-dev libjpeg-dev libpng-dev zlib1g-dev), then "
             "`pip install --config-settings=cmake.define.TENSORION_LAB=ON .`"
         )
     os.environ["TENSORION_PYTHON"] = sys.executable  # the program draws its figures with it

@@ -33,8 +33,10 @@ def test_trainings_run(name, flags, cifar10, tmp_path):
     values = {
         **TINY_RUN,
         **{"--dataset": "cifar10", "--data": cifar10, "--model": "resnet18", "--image-size": None, "--weights": None},
-        **{"--limit-test": "10", "--milestones": "1", "--out": tmp_path / "run"},
+        **{"--limit-test": "10", "--out": tmp_path / "run"},
     }
+    if "--milestones" in flags:
+        values["--milestones"] = "1"
     if name == "compare":
         values["--seeds"] = "0"
     if "--config" in flags:
@@ -62,6 +64,8 @@ def test_experiments_run(name, flags, image_folder, tmp_path):
     values = {"--scale": "smoke", "--out": tmp_path / "out", **TINY[name]}
     if name != "laplace":
         values["--data"] = image_folder
+    if "--grid" not in flags:
+        values["--grid-epochs"] = None
     # The program without its launcher draws no figures; tests/program looks at those.
     program = Path(tensorion.__file__).parent / "bin" / "tensorion"
     result = run(name, *replace(flags, values), program=program)
@@ -73,6 +77,8 @@ def test_experiments_run(name, flags, image_folder, tmp_path):
     [
         ("train", [TRAINING]),
         ("compare", [TRAINING]),
+        ("eval", [TRAINING]),
+        ("export", [TRAINING]),
         *((name, [TRAINING, EXPERIMENTS]) for name in ("ablation", "laplace", "tightness")),
     ],
 )

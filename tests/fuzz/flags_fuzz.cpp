@@ -5,6 +5,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "lab/flags/run_flags.h"
+#include "lab/text/usage_error.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace {
@@ -36,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         use(config.optimizer_options.unfolding());
       }
     } catch (const CLI::ParseError&) {
-    } catch (const c10::ValueError& error) {
+    } catch (const lab::UsageError& error) {
       fuzz::expect(std::string(error.what()).find("nfolding") != std::string::npos, error.what());
     }
   }

@@ -27,7 +27,7 @@ def test_compare(compared, tmp_path):
     flags, out = compared
     result = run(*flags, "--out", out)
     runs = [f"{name}-seed{seed}" for seed in (0, 1) for name in ("sgd", "adamw", "tensorion")]
-    assert files(out) == {*runs, "metrics.jsonl", "summary.json"}
+    assert files(out) == {*runs, "config.toml", "metrics.jsonl", "summary.json"}
     assert metrics(out) == [row for name in runs for row in metrics(out / name)]
     schedules = {"sgd": "multistep", "adamw": "cosine", "tensorion": "cosine"}
     for name in runs:
@@ -79,6 +79,7 @@ def test_compare_goes_on_where_it_was_stopped(compared, tmp_path):
     with stuck_after_an_epoch(*flags, folder=out / "sgd-seed0") as program:
         program.process.kill()
     run(*flags)
+    run("compare", "--resume", out)  # without its flags: it is over
     for name in ("sgd-seed0", "adamw-seed0", "tensorion-seed0"):
         assert_same_results(out / name, tmp_path / "whole" / name)
 
@@ -107,4 +108,4 @@ def test_compare_goes_on_without_a_run_that_diverges(common, tmp_path):
     ],
 )
 def test_compare_names_wrong_options(flags, message, common, tmp_path):
-    assert message in run("compare", *common, *flags, "--out", tmp_path / "all", expect=1).stderr
+    assert message in run("compare", *common, *flags, "--out", tmp_path / "all", expect=2).stderr

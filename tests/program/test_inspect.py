@@ -55,6 +55,11 @@ def test_resnet18():
     assert shapes["layer4.1.conv2.weight"] == [512, 512, 3, 3]
 
 
+def test_every_model_is_known_by_its_name():
+    shapes = {tensor["name"]: tensor["shape"] for tensor in inspect_json("vit_small_patch16_224")["tensors"]}
+    assert shapes["patch_embed.proj.weight"] == [384, 3, 16, 16]
+
+
 def test_table_has_a_line_for_each_unfolding_of_each_shape():
     lines = run("inspect", "8x4x3x3,5,8x4x3x3").stdout.splitlines()
     assert lines[0].split() == ["shape", "order", "update", "modes", "rows", "cols", "GFLOP"]
@@ -70,7 +75,7 @@ def test_table_has_a_line_for_each_unfolding_of_each_shape():
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ("3x-1", "[tensorion inspect] expected a shape of positive sizes such as 64x3x7x7, or"),
+        ("3x-1", "[tensorion inspect] expected a shape of positive sizes such as 64x3x7x7, a model"),
         ("3x-1", ", got '3x-1'"),
         ("3x0", "got '3x0'"),
         ("3xx4", "got '3xx4'"),
@@ -83,7 +88,7 @@ def test_table_has_a_line_for_each_unfolding_of_each_shape():
     ],
 )
 def test_bad_shapes_are_named(shapes, message):
-    result = run("inspect", shapes, expect=1)
+    result = run("inspect", shapes, expect=2)
     assert result.stdout == ""
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1

@@ -10,13 +10,13 @@ import tiny_training
 from program import PROGRAM
 
 
-def on_a_terminal(*arguments):
-    """What the program writes to a terminal of 100 columns and 30 lines."""
+def on_a_terminal(*arguments, columns=100):
+    """What the program writes to a terminal of 30 lines."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["TERM"] = "xterm"
         os.execv(PROGRAM, [str(PROGRAM), *map(str, arguments)])
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
     output = b""
     while True:
         try:
@@ -43,3 +43,22 @@ def test_a_comparison_shows_a_live_table(cifar10, tmp_path):
     last_table = output[output.rindex("run  ") :]
     assert [line.split()[2] for line in last_table.splitlines()[1:3]] == ["2/2", "2/2"]
     assert "diverged" not in output
+
+
+def test_at_60_columns_nothing_important_is_cut(cifar10, tmp_path):
+    output = on_a_terminal("train", *tiny_training.flags(cifar10), "--out", tmp_path / "run", columns=60)
+    live = [line for line in output.splitlines() if "ETA" in line]
+    assert live
+    assert all(len(line.rpartition("\x1b[J")[2]) < 60 for line in live)
+    flags = ["--optimizers", "sgd,tensorion", "--out", tmp_path / "all"]
+    output = on_a_terminal("compare", *tiny_training.flags(cifar10), *flags, columns=60)
+    table = output[output.rindex("run  ") :].splitlines()[:3]
+    assert all(len(line) < 60 for line in table)
+    assert "accuracy" in table[0]
+
+
+def test_no_line_about_testing_stays(cifar10, tmp_path):
+    """The last one had stayed on the screen."""
+    output = on_a_terminal("train", *tiny_training.flags(cifar10), "--out", tmp_path / "run")
+    after = output[output.rindex("testing") :]
+    assert "\x1b[1F\x1b[J" in after

@@ -57,7 +57,15 @@ def test_train_learns_and_writes_its_files(cifar10, tmp_path):
     assert f"accuracy {100 * rows[-1]['test_accuracy']:.2f} %" in result.stdout
     assert str(out) in result.stdout
     # Without a terminal there are plain lines, one for each epoch.
-    assert [line.split()[1] for line in result.stderr.splitlines()] == [f"{i}/10" for i in range(1, 11)]
+    plan, lines = result.stderr.splitlines()[:4], result.stderr.splitlines()[4:]
+    assert [line.split()[1] for line in lines] == [f"{i}/10" for i in range(1, 11)]
+    # Before, what is about to be done.
+    assert plan[0].startswith(
+        f"data: cifar10 from {cifar10}: 120 samples to train on, 50 to test on, 10 classes, 32 x 32"
+    )
+    assert plan[1] == "model: resnet18, width 0.125"
+    assert plan[2] == "optimizer: tensorion, lr 0.01, weight decay 0.01, schedule cosine"
+    assert plan[3] == "training: 1 run of 10 epochs, 6 batches of 20 each"
 
 
 def torch_scheduler(name, optimizer, epochs, steps):
@@ -76,7 +84,8 @@ def test_schedules_are_torchs(name, cifar10, tmp_path):
     run(
         *("train", "--dataset", "cifar10", "--data", cifar10, *TINY_MODEL, "--threads", 1, "--optimizer", "sgd"),
         *("--epochs", epochs, "--limit-train", 30, "--limit-test", 10, "--batch-size", 10, "--lr", 0.05),
-        *("--schedule", name, "--milestones", "2,3", "--gamma", 0.2, "--out", tmp_path / "run"),
+        *("--schedule", name, "--out", tmp_path / "run"),
+        *(("--milestones", "2,3", "--gamma", 0.2) if name == "multistep" else ()),
     )
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], 0.05, momentum=0.9)
     scheduler = torch_scheduler(name, optimizer, epochs, steps)
@@ -90,7 +99,7 @@ def test_schedules_are_torchs(name, cifar10, tmp_path):
     assert [row["lr"] for row in metrics(tmp_path / "run")] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_path):
     run("train", *common, "--out", tmp_path / "whole")
     out = tmp_path / "stopped"
@@ -99,6 +108,7 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
         program.process.send_signal(signal_number)
         message = program.finish()
     assert program.process.returncode == 128 + signal_number
+    assert "stopping as soon as the work so far is saved" in message
     assert message.endswith("stopped in epoch 2 after step 0\nTo go on, run the same command with --resume.\n")
     assert "checkpoint.safetensors" in files(out)
     run(*flags)
@@ -165,33 +175,33 @@ def test_what_diverges_is_named(common, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "status", "message"),
     [
-        (["--optimizer", "lion"], 2, "lion not in {sgd,adamw,muon,tensorion}"),
-        (["--dataset", "mnist"], 2, "mnist not in {fashion-mnist,"),
-        (["--model", "resnet19"], 2, "resnet19 not in {resnet18,"),
+        (["--optimizer", "lion"], 2, "--optimizer must be one of sgd, adamw, muon, tensorion, got 'lion'"),
+        (["--dataset", "mnist"], 2, "got 'mnist'"),
+        (["--model", "resnet19"], 2, "got 'resnet19'; did you mean resnet18?"),
         (["--epochs", "0"], 2, "--epochs"),
-        (["--lr", "fast"], 1, "[tensorion train] --lr must be a number, got 'fast'"),
-        (["--lr", "-1"], 1, "lr must be finite and not negative, got -1"),
+        (["--lr", "fast"], 2, "[tensorion train] --lr must be a number, got 'fast'"),
+        (["--lr", "-1"], 2, "--lr must be finite and not negative, got -1"),
         (
             ["--lr", "sgd=0.1"],
-            1,
+            2,
             "--lr must be a value, or optimizer=value for some of tensorion, got 'sgd=0.1'",
         ),
-        (["--schedule", "linear"], 1, "must be one of constant, multistep, cosine, onecycle, got linear"),
-        (["--milestones", "0", "--schedule", "multistep"], 1, "milestones must be at least 1, got 0"),
-        (["--optimizer", "sgd", "--unfolding", "online"], 1, "sgd has no --unfolding"),
-        (["--optimizer", "adamw", "--momentum", "0.9"], 1, "adamw has no --momentum"),
-        (["--optimizer", "muon", "--unfolding", "balanced"], 1, "muon has no --unfolding"),
-        (["--unfolding", "best"], 1, "--unfolding: balanced, online or modes such as 0,2"),
-        (["--unfolding", "0,9"], 1, "unfolding (0, 9) does not fit parameter"),
-        (["--polar", "qr"], 1, "got 'qr'"),
-        (["--ns-coefficients", "1,2"], 1, "a row must be three numbers a,b,c, got '1,2'"),
-        (["--fallback", "lion"], 1, "got 'lion'"),
-        (["--betas", "0.9"], 1, "--betas must be two numbers"),
-        (["--nesterov", "yes"], 1, "--nesterov must be true or false, got 'yes'"),
-        (["--label-smoothing", "1"], 1, "label_smoothing must be in [0, 1), got 1"),
-        (["--weights", "/no/such/file"], 2, "/no/such/file"),
+        (["--schedule", "linear"], 2, "must be one of constant, multistep, cosine, onecycle, got linear"),
+        (["--milestones", "0", "--schedule", "multistep"], 2, "milestones must be at least 1, got 0"),
+        (["--optimizer", "sgd", "--unfolding", "online"], 2, "sgd has no --unfolding"),
+        (["--optimizer", "adamw", "--momentum", "0.9"], 2, "adamw has no --momentum"),
+        (["--optimizer", "muon", "--unfolding", "balanced"], 2, "muon has no --unfolding"),
+        (["--unfolding", "best"], 2, "--unfolding: balanced, online or modes such as 0,2"),
+        (["--unfolding", "0,9"], 2, "unfolding (0, 9) does not fit parameter"),
+        (["--polar", "qr"], 2, "got 'qr'"),
+        (["--ns-coefficients", "1,2"], 2, "a row must be three numbers a,b,c, got '1,2'"),
+        (["--fallback", "lion"], 2, "got 'lion'"),
+        (["--betas", "0.9"], 2, "--betas must be two numbers"),
+        (["--nesterov", "yes"], 2, "--nesterov must be true or false, got 'yes'"),
+        (["--label-smoothing", "1"], 2, "--label-smoothing must be a number in [0, 1), got '1'"),
+        (["--weights", "/no/such/file"], 1, "/no/such/file"),
         (["--data", "/no/such/folder"], 1, "/no/such/folder (--data), which is not there"),
-        (["--depths", "1,2"], 1, "depths must be four numbers"),
+        (["--depths", "1,2"], 2, "depths must be four numbers"),
     ],
 )
 def test_wrong_options_are_named(flags, status, message, common, tmp_path):
@@ -211,3 +221,21 @@ def test_weights_are_loaded(common, tmp_path):
     first = read_safetensors(weights)
     second = read_safetensors(tmp_path / "second" / "weights.safetensors")
     assert all(first[name] == second[name] for name in first if name.endswith("conv1.weight"))
+
+
+def test_a_run_goes_on_without_its_flags(common, tmp_path):
+    run("train", *common, "--lr", "0.02", "--out", tmp_path / "whole")
+    out = tmp_path / "stopped"
+    with stuck_after_an_epoch("train", *common, "--lr", "0.02", "--out", out, folder=out) as program:
+        program.process.send_signal(signal.SIGINT)
+        program.finish()
+    run("train", "--resume", out)
+    assert_same_results(out, tmp_path / "whole")
+
+
+def test_a_loss_that_is_not_finite_is_not_the_end_of_a_good_run(common, tmp_path):
+    """`--nonfinite ignore` had ended as "finished", and `skip` did not say that it skipped."""
+    flags = ["train", *common, "--optimizer", "sgd", "--lr", "1e30"]
+    assert "is not finite" in run(*flags, "--nonfinite", "ignore", "--out", tmp_path / "ignore", expect=1).stderr
+    assert read_json(tmp_path / "ignore" / "summary.json")["status"] == "diverged"
+    assert "skipped (not finite)" in run(*flags, "--nonfinite", "skip", "--out", tmp_path / "skip", expect=1).stderr

@@ -1,6 +1,7 @@
 """Trainings of a second or two: data, flags, and comparisons of what they come to."""
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import time
@@ -77,18 +78,20 @@ def assert_same_results(folder, expected):
 class StuckProgram:
     """The program, which cannot go on beyond its first epoch: the pipe for the line that it prints then is full.
 
-    So a test can stop it at a moment that does not depend on the speed of the machine.
+    So a test can stop it at a moment that does not depend on the speed of the machine. The pipe holds one line: all
+    lines of the plan are read but the last, which stays in the pipe.
     """
 
     def __init__(self, arguments):
-        self._pipe, end = os.pipe()
-        os.set_blocking(end, False)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                os.write(end, bytes(4096))
-        os.set_blocking(end, True)
+        self._pipe, end = os.pipe2(os.O_DIRECT)  # a slot of the pipe for each line
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)  # one slot
         self.process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=end)
         os.close(end)
+        self._read = b""
+        while b"training: " not in self._read:
+            part = os.read(self._pipe, 4096)
+            assert part, self._read.decode()
+            self._read += part
 
     def wait_for_epoch(self, folder):
         """Until the first epoch of the run in the folder is over."""
@@ -101,7 +104,7 @@ class StuckProgram:
     def finish(self):
         """Lets the program go on; returns what it wrote to the standard error until its end."""
         with os.fdopen(self._pipe, "rb", closefd=False) as pipe:
-            message = pipe.read().lstrip(b"\0").decode()
+            message = (self._read + pipe.read()).decode()
         self.process.wait(timeout=300)
         return message
 

@@ -1,16 +1,20 @@
 """The command `tensorion report`."""
 
 import argparse
+import difflib
 import io
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 from tensorion_lab.report.document import Document, Section
 from tensorion_lab.report.errors import ReportError
+from tensorion_lab.report.evaluations import Evaluation, read_evaluations
 from tensorion_lab.report.experiments import Experiment, experiment_sections, paper_section, read_experiment
 from tensorion_lab.report.page import html_page
-from tensorion_lab.report.runs import Run, read_runs
+from tensorion_lab.report.runs import Run, has_runs, read_runs
 from tensorion_lab.report.table import text_table
 
 PAGE = "index.html"
@@ -22,17 +26,12 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
     out: Path = options.out or options.directories[0] / "report"
     try:
-        found = {directory: read_experiment(directory) for directory in options.directories}
-        experiments = [experiment for experiment in found.values() if experiment]
-        others = [directory for directory, experiment in found.items() if not experiment]
-        runs = read_runs(others) if others else []
-        papers = [section for section in map(paper_section, others) if section]
-        sections = [*papers, *_sections(runs, experiments, options.dpi)]
-        title = options.title or ("Training runs" if runs else "Experiments")
-        page = _write(Document(title, _source(runs, experiments, options.directories), sections), out)
+        page, sections, left_out = _report(options, out)
     except ReportError as error:
         print(f"[tensorion report] {error}", file=sys.stderr)
         return 1
+    for problem in left_out:
+        print(f"[tensorion report] {problem}", file=sys.stderr)
     try:
         for section in sections:
             print(f"{section.title}\n\n{text_table(section.table)}\n")
@@ -52,6 +51,7 @@ def _parser() -> argparse.ArgumentParser:
         "deviation to each side.",
         allow_abbrev=False,
     )
+    parser.error = partial(_fail, parser)  # type: ignore[method-assign]
     parser.add_argument(
         "directories",
         metavar="DIR",
@@ -71,27 +71,93 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _fail(parser: argparse.ArgumentParser, message: str) -> NoReturn:
+    """Exits with status 2; a misspelled option gets the nearest name."""
+    unknown = message.removeprefix("unrecognized arguments: ").split()[0] if "unrecognized" in message else ""
+    near = difflib.get_close_matches(unknown, parser._option_string_actions, n=1) if unknown else []
+    print(f"[tensorion report] {message}" + (f"; did you mean {near[0]}?" if near else ""), file=sys.stderr)
+    sys.exit(2)
+
+
 def _dpi(text: str) -> int:
     if not text.isdecimal() or not 20 <= int(text) <= 1200:
         raise argparse.ArgumentTypeError(f"expected a whole number in [20, 1200], got '{text}'")
     return int(text)
 
 
-def _sections(runs: Sequence[Run], experiments: Sequence[Experiment], dpi: int) -> list[Section]:
+def _report(options: argparse.Namespace, out: Path) -> tuple[Path, list[Section], list[str]]:
+    """Writes the page; returns its path, its sections and what was left out, and why.
+
+    What cannot be read is left out if anything can be.
+    """
+    experiments: list[Experiment] = []
+    others: list[Path] = []
+    problems: list[str] = []
+    for directory in options.directories:
+        try:
+            experiment = read_experiment(directory)
+        except ReportError as error:
+            problems.append(str(error))
+            continue
+        if experiment:
+            experiments.append(experiment)
+        else:
+            others.append(directory)
+    evaluations, broken = read_evaluations(others)
+    # A folder may have an evaluation and no runs.
+    with_runs = [directory for directory in others if not (evaluations or broken) or has_runs(directory)]
+    runs, broken_runs = read_runs(with_runs) if with_runs else ([], [])
+    problems += [*broken_runs, *broken]
+    sections = []
+    for directory in others:
+        try:
+            sections += [section] if (section := paper_section(directory)) else []
+        except ReportError as error:
+            problems.append(str(error))
+    sections += _sections(runs, experiments, evaluations, options.dpi, problems)
+    if not sections:
+        raise ReportError("; ".join(problems))
+    left_out = [f"Left out: {problem}" for problem in problems]
+    title = options.title or ("Training runs" if runs else "Experiments")
+    source = _source(runs, experiments, evaluations, options.directories)
+    return _write(Document(title, source, sections, left_out), out), sections, left_out
+
+
+def _sections(
+    runs: Sequence[Run],
+    experiments: Sequence[Experiment],
+    evaluations: Sequence[Evaluation],
+    dpi: int,
+    problems: list[str],
+) -> list[Section]:
+    """Adds to `problems` what is wrong with experiments that cannot be drawn."""
     try:
+        from tensorion_lab.report.confusion import evaluation_sections
         from tensorion_lab.report.training import training_sections
 
-        return [*experiment_sections(experiments, dpi), *training_sections(runs, dpi)]
+        sections: list[Section] = []
+        for experiment in experiments:
+            try:
+                sections += experiment_sections(experiment, dpi)
+            except ReportError as error:
+                problems.append(str(error))
+        if any(run.epochs for run in runs):
+            sections += training_sections(runs, dpi)
+        return [*sections, *evaluation_sections(evaluations, dpi)]
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
         raise ReportError("figures need matplotlib, which is not installed: pip install 'tensorion[report]'") from None
 
 
-def _source(runs: Sequence[Run], experiments: Sequence[Experiment], directories: Sequence[Path]) -> str:
+def _source(
+    runs: Sequence[Run], experiments: Sequence[Experiment], evaluations: Sequence[Evaluation], directories: Sequence[Path]
+) -> str:
     kinds = [_count(len(experiments), "experiment")] if experiments else []
     if runs:
         kinds.append(_count(len(runs), "run"))
+    if evaluations:
+        kinds.append(_count(len(evaluations), "evaluation"))
     return f"{' and '.join(kinds)} from {', '.join(map(str, directories))}"
 
 

@@ -39,3 +39,4 @@ class Document:
     title: str
     source: str  # what was read
     sections: Sequence[Section]
+    left_out: Sequence[str] = ()  # what could not be read, and why

@@ -65,18 +65,15 @@ def paper_section(folder: Path) -> Section | None:
         raise ReportError(f"{folder / SUMMARY}: not as the program writes it: {error!r}") from None
 
 
-def experiment_sections(experiments: Sequence[Experiment], dpi: int) -> list[Section]:
+def experiment_sections(experiment: Experiment, dpi: int) -> list[Section]:
     from tensorion_lab.report.laplace import laplace_sections
     from tensorion_lab.report.tightness import tightness_sections
 
     kinds = {"laplace": laplace_sections, "tightness": tightness_sections}
-    sections = []
-    for experiment in experiments:
-        path = experiment.folder / SUMMARY
-        if experiment.name not in kinds:
-            raise ReportError(f"{path}: expected an experiment of {', '.join(kinds)}, got '{experiment.name}'")
-        try:
-            sections += kinds[experiment.name](experiment, dpi)
-        except (KeyError, TypeError, IndexError) as error:
-            raise ReportError(f"{path}: not as the program writes it: {error!r}") from None
-    return sections
+    path = experiment.folder / SUMMARY
+    if experiment.name not in kinds:
+        raise ReportError(f"{path}: expected an experiment of {', '.join(kinds)}, got '{experiment.name}'")
+    try:
+        return list(kinds[experiment.name](experiment, dpi))
+    except (KeyError, TypeError, IndexError) as error:
+        raise ReportError(f"{path}: not as the program writes it: {error!r}") from None

@@ -12,6 +12,7 @@ from tensorion_lab.report.document import Picture
 from tensorion_lab.report.groups import Group, Setup
 from tensorion_lab.report.results import Curve, curve, results
 from tensorion_lab.report.runs import Epoch, Run, Status
+from tensorion_lab.report.steps import step_pictures
 from tensorion_lab.report.style import Style
 
 
@@ -48,7 +49,8 @@ class TrainingFigures:
             self._against_epochs(TRAIN_LOSS),
             self._optimizer_share(),
         ]
-        return [picture for picture in drawn if picture is not None]
+        steps = step_pictures(self._setup, self._styles, self._means("band"), self._dpi)
+        return [*(picture for picture in drawn if picture is not None), *steps]
 
     def _against_epochs(self, quantity: Quantity) -> Picture | None:
         lines = self._lines(quantity, lambda curve: [float(epoch) for epoch in curve.epochs])

@@ -1,6 +1,7 @@
 """Runs that differ in nothing but the seed, and the names they go by.
 
-A setup is a data set and a model: what can be compared. Inside one, a group has a label: that of its
+A setup is a data set, told by its fingerprint, and a model: what can be compared. The runs of a search for
+learning rates are a setup of their own. Inside one, a group has a label: that of its
 configuration or else the optimizer and, where several groups have the same one, the options in which those
 differ.
 """
@@ -25,6 +26,10 @@ DATASETS = {
     "imagenette": "Imagenette",
     "imagefolder": "image folder",
 }
+
+
+# What tells no runs apart: equal data may lie in two places, and its fingerprint stands for the rest.
+NO_OPTIONS = {"seed", "data", "data_fingerprint", "class_names", "preprocessing", "grid"}
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,27 @@ def _rank(value: Any) -> tuple[int, float, str]:
 
 def make_setups(runs: Sequence[Run]) -> list[Setup]:
     """The setups by title, and their groups in the order of OPTIMIZERS, then by what differs."""
-    by_title: dict[str, list[Run]] = defaultdict(list)
+    by_setup: dict[tuple[str, bool, str], list[Run]] = defaultdict(list)
     for run in runs:
-        by_title[_title(run.config)].append(run)
-    return [Setup(title, _groups(by_title[title])) for title in sorted(by_title)]
+        by_setup[_title(run.config), _is_search(run), str(run.config.get("data_fingerprint", ""))].append(run)
+    datasets: dict[str, set[str]] = defaultdict(set)
+    for title, _, fingerprint in by_setup:
+        datasets[title].add(fingerprint)
+
+    def full_title(title: str, search: bool, fingerprint: str, some: Sequence[Run]) -> str:
+        if len(datasets[title]) > 1:  # the same name, but other data
+            title += f", data {_folder(some[0])} ({fingerprint or 'not recorded'})"
+        return title + (": search for learning rates" if search else "")
+
+    return [Setup(full_title(*key, by_setup[key]), _groups(by_setup[key])) for key in sorted(by_setup)]
+
+
+def _is_search(run: Run) -> bool:
+    return bool(run.config.get("grid"))
+
+
+def _folder(run: Run) -> str:
+    return Path(str(run.config.get("data") or run.folder)).name
 
 
 def _title(config: Mapping[str, Any]) -> str:
@@ -112,7 +134,7 @@ def _groups(runs: Sequence[Run]) -> list[Group]:
 
 
 def _options(run: Run) -> dict[str, Any]:
-    return {key: value for key, value in run.config.items() if key != "seed"}
+    return {key: value for key, value in run.config.items() if key not in NO_OPTIONS}
 
 
 def differing(options: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,15 +6,18 @@ from html import escape
 from tensorion_lab.report.document import Document, Picture, Section, Table
 
 STYLE = """
-:root { color-scheme: light; }
+:root { color-scheme: light dark; }
 body { margin: 0 auto; padding: 1rem; max-width: 72rem; color: #1a1a1a; background: #fff;
   font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: .5rem 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.25rem; margin: 2rem 0 .75rem; border-bottom: 1px solid #d0d0d0; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 p, figcaption { color: #4a4a4a; font-size: .875rem; margin: .25rem 0; overflow-wrap: anywhere; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .875rem; font-variant-numeric: tabular-nums; }
+/* A shadow at the right edge tells that a table goes on there. */
+.wide { overflow-x: auto; --page: #fff; --shadow: #0004; background:
+  linear-gradient(to left, var(--page) 30%, transparent) right / 3rem 100% no-repeat local,
+  linear-gradient(to left, var(--shadow), transparent) right / .75rem 100% no-repeat scroll; }
+table { border-collapse: separate; border-spacing: 0; font-size: .875rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .35rem .75rem; text-align: left; border-bottom: 1px solid #e3e3e3; vertical-align: top; }
 th { border-bottom: 2px solid #595959; }
 th { vertical-align: bottom; }
@@ -33,10 +36,28 @@ dl div { overflow-wrap: anywhere; }
 dt, dd { display: inline; margin: 0; }
 dt { color: #595959; }
 dt::after { content: " "; }
+@media (max-width: 40rem) {
+  body { padding: .75rem; }
+  h1 { font-size: 1.35rem; }
+  h2 { font-size: 1.1rem; }
+  table { font-size: .8125rem; }
+  th, td { padding: .25rem .35rem; }
+  .results th:first-child, .results td:first-child { min-width: 5rem; max-width: 9rem; overflow-wrap: anywhere; }
+}
+@media screen and (prefers-color-scheme: dark) {
+  body { color: #e6e6e6; background: #16181b; }
+  p, figcaption, dt { color: #b3b3b3; }
+  h2 { border-color: #44484d; }
+  .wide { --page: #16181b; --shadow: #fff5; }
+  th, td { border-color: #33373c; }
+  th { border-color: #8a8f96; }
+  .results th:first-child, .results td:first-child { background: #16181b; }
+  img { filter: invert(.9) hue-rotate(180deg); }
+}
 @media print {
   @page { margin: 15mm; }
   body { padding: 0; max-width: none; font-size: 10pt; }
-  .wide { overflow: visible; }
+  .wide { overflow: visible; background: none; }
   table { font-size: 8pt; }
   th, td { padding: .15rem .35rem; }
   .results th:first-child, .results td:first-child { position: static; min-width: 0; }
@@ -54,6 +75,7 @@ def html_page(document: Document) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
         f"<h1>{title}</h1>\n<p>{escape(document.source)}</p>\n"
+        + "".join(f"<p>{escape(note)}</p>\n" for note in document.left_out)
         + "".join(map(_section, document.sections))
         + "</body>\n</html>\n"
     )

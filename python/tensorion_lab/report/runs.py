@@ -16,7 +16,8 @@ from typing import Any
 
 from tensorion_lab.report.errors import ReportError
 
-METRICS, CONFIG, SUMMARY = "metrics.jsonl", "config.json", "summary.json"
+METRICS, CONFIG, SUMMARY, STEPS = "metrics.jsonl", "config.json", "summary.json", "steps.jsonl"
+STEP_VALUES = ("loss", "gradient_norm", "lr")
 OPTIONS = {"dataset": str, "model": str, "optimizer": str, "seed": int}  # that a configuration must have
 
 
@@ -45,22 +46,31 @@ class Run:
     epochs: Sequence[Epoch]
     status: Status
     reason: str  # why it diverged, if it did and said so
+    steps: Mapping[int, Mapping[str, float]]  # what was logged of single steps, without what was not finite
 
     @property
     def seed(self) -> int:
         return int(self.config["seed"])
 
 
-def read_runs(directories: Sequence[Path]) -> list[Run]:
-    """The runs in these folders, each once."""
+def read_runs(directories: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """The runs in these folders, each once, and what is wrong with those that cannot be read.
+
+    It is an error if a folder has no runs, or if all can be read and none has finished an epoch.
+    """
     folders: dict[Path, Path] = {}
     for directory in directories:
         for folder in find_runs(directory):
             folders.setdefault(folder.resolve(), folder)
-    runs = [read_run(folder) for folder in folders.values()]
-    if not any(run.epochs for run in runs):
+    runs, problems = [], []
+    for folder in folders.values():
+        try:
+            runs.append(read_run(folder))
+        except ReportError as error:
+            problems.append(str(error))
+    if not problems and not any(run.epochs for run in runs):
         raise ReportError(f"{', '.join(map(str, directories))}: no run has finished an epoch")
-    return runs
+    return runs, problems
 
 
 def find_runs(directory: Path) -> list[Path]:
@@ -87,6 +97,10 @@ def find_runs(directory: Path) -> list[Path]:
     return sorted(found)
 
 
+def has_runs(directory: Path) -> bool:
+    return not directory.is_dir() or any(METRICS in files for _, _, files in os.walk(directory))
+
+
 def read_run(folder: Path) -> Run:
     config = _read_object(folder / CONFIG)
     for key, kind in OPTIONS.items():
@@ -108,6 +122,7 @@ def read_run(folder: Path) -> Run:
         epochs=_read_epochs(folder / METRICS, config, complete=summary is not None),
         status=status,
         reason=str((summary or {}).get("reason", "")),
+        steps=_read_steps(folder / STEPS) if (folder / STEPS).exists() else {},
     )
 
 
@@ -129,6 +144,18 @@ def _read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ReportError(f"{path}: expected a JSON object, got {_shown(value)}")
     return value
+
+
+def _read_steps(path: Path) -> dict[int, dict[str, float]]:
+    *lines, _ = _read_text(path).split("\n")  # the rest is half written
+    rows = {}
+    for number, line in enumerate(lines, start=1):
+        try:
+            row = json.loads(line)
+            rows[int(row["step"])] = {key: float(row[key]) for key in STEP_VALUES if row[key] is not None}
+        except (ValueError, KeyError, TypeError) as error:
+            raise ReportError(f"{path}, line {number}: not as the program writes it: {error!r}") from None
+    return rows
 
 
 def _read_epochs(path: Path, config: Mapping[str, Any], complete: bool) -> list[Epoch]:

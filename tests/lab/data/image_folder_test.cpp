@@ -52,12 +52,12 @@ TEST(ImageFolder, WrongLayoutsAreNamed) {
   write_bytes(folder / "val/cat/a.jpg", "");
   expect("val: class dog is not in train");
   fs::create_directories(folder / "train/dog");
-  expect("train/dog: expected the JPEG files of a class, got an empty folder");
-  write_bytes(folder / "train/dog/a.png", "");
-  expect("train/dog: expected only JPEG files (.jpg, .jpeg), got a.png");
-  fs::remove(folder / "train/dog/a.png");
+  expect("train/dog: expected the pictures of a class, got an empty folder");
+  write_bytes(folder / "train/dog/a.gif", "");
+  expect("train/dog: expected only pictures (.jpg, .jpeg, .png), got a.gif");
+  fs::remove(folder / "train/dog/a.gif");
   fs::create_directories(folder / "train/dog/images.jpg");
-  expect("train/dog: expected only JPEG files (.jpg, .jpeg), got images.jpg");
+  expect("train/dog: expected only pictures (.jpg, .jpeg, .png), got images.jpg");
 }
 
 }  // namespace

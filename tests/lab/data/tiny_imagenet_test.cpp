@@ -63,7 +63,7 @@ TEST_F(TinyImagenet, WrongAnnotationsAreNamedByLine) {
 
 TEST_F(TinyImagenet, WrongFoldersAreNamed) {
   fs::remove(folder_ / "train/n02/images/n02_0.JPEG");
-  expect("train/n02/images: expected the JPEG files of a class, got an empty folder");
+  expect("train/n02/images: expected the pictures of a class, got an empty folder");
   fs::remove_all(folder_ / "train/n02");
   expect("train/n02/images: cannot list the folder");
   write_bytes(folder_ / "wnids.txt", "n02\nn02\n");

@@ -1,5 +1,6 @@
 #include "lab/models/models.h"
 
+#include "lab/models/state_dict.h"
 #include "tests/lab/models/golden.h"
 
 namespace tensorion::lab {
@@ -17,7 +18,7 @@ TEST(Models, EveryNameIsBuiltWithItsHead) {
   EXPECT_EQ(model_names().size(), 9U);
   for (const auto& name : model_names()) {
     const bool resnet = name.starts_with("resnet");
-    ModelOptions options{.name = name, .classes = 7, .channels = 1, .width = 0.01};
+    ModelOptions options{.name = name, .classes = 7, .channels = 1, .width = 0.34};
     if (!resnet) options.image_size = 64;
     options.depths = name.starts_with("vit") ? std::vector<int64_t>{1} : std::vector<int64_t>{1, 1, 1, 1};
     const auto model = make_model(options);
@@ -38,6 +39,9 @@ TEST(Models, WidthScalesChannelsAndHeads) {
   const auto shape = [](const ModelOptions& options, const std::string& name) {
     return state_dict(*make_model(options)).at(name).sizes().vec();
   };
+  // A width that leaves no channel or head had been taken for another one without a word.
+  expect_error<c10::ValueError>([] { make_model({.name = "swin_tiny_patch4_window7_224", .width = 0.1}); },
+                                "width must leave at least one of 3 heads, got 0.1");
   EXPECT_EQ(shape({.name = "resnet18", .width = 0.5}, "layer4.0.conv1.weight"),
             (std::vector<int64_t>{256, 128, 3, 3}));
   EXPECT_EQ(shape({.name = "vit_small_patch16_224", .width = 0.5}, "blocks.11.attn.qkv.weight"),
@@ -55,7 +59,7 @@ TEST(Models, ImageSizeIsInTheName) {
 
 TEST(Models, TheSeedDecidesTheWeights) {
   for (const auto& name : {"resnet18", "vit_small_patch16_224", "swin_tiny_patch4_window7_224"}) {
-    ModelOptions options{.name = name, .width = 0.01};
+    ModelOptions options{.name = name, .width = 0.34};
     const auto weights = [&](uint64_t seed) {
       at::manual_seed(seed);
       return state_dict(*make_model(options));
@@ -80,6 +84,26 @@ TEST(Models, BadOptionsAreNamed) {
                                 "must be four numbers of blocks, got [1]");
   expect_error<c10::ValueError>([] { make_model({.name = "vit_base_patch16_224", .image_size = -16}); },
                                 "got -16");
+}
+
+TEST(Models, AreRecognizedByTheirWeights) {
+  const auto recognized = [](const ModelOptions& options) {
+    return recognize_model(state_dict(*make_model(options)));
+  };
+  EXPECT_EQ(recognized({.name = "resnet18"}), "--model resnet18 --stem imagenet");
+  EXPECT_EQ(recognized({.name = "resnet34", .width = 0.25, .stem = Stem::kCifar}),
+            "--model resnet34 --width 0.25 --stem cifar");
+  EXPECT_EQ(recognized({.name = "resnet50", .width = 0.125, .depths = {1, 2, 1, 1}}),
+            "--model resnet50 --width 0.125 --depths 1,2,1,1 --stem imagenet");
+  EXPECT_EQ(recognized({.name = "vit_small_patch16_224", .depths = {2}}),
+            "--model vit_small_patch16_224 --depths 2");
+  EXPECT_EQ(recognized({.name = "vit_medium_patch16_gap_256", .width = 0.5}),
+            "--model vit_medium_patch16_gap_256 --width 0.5");
+  EXPECT_EQ(recognized({.name = "swin_small_patch4_window7_224", .image_size = 32}),
+            "--model swin_small_patch4_window7_224");
+  EXPECT_EQ(recognize_model({}), "");
+  EXPECT_EQ(recognize_model({{"layer18446744073709551615.1.x", at::ones({1})}, {"conv1.weight", at::ones({})}}),
+            "");
 }
 
 }  // namespace

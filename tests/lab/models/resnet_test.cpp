@@ -34,12 +34,13 @@ TEST(ResNet, WidthIsAMultipleOfEight) {
   EXPECT_EQ(resnet_width(0.25), 16);
   EXPECT_EQ(resnet_width(0.3), 16);
   EXPECT_EQ(resnet_width(1.5), 96);
-  EXPECT_EQ(resnet_width(0.01), 8);
+  EXPECT_EQ(resnet_width(0.125), 8);
 }
 
 TEST(ResNet, BadOptionsAreNamed) {
-  expect_error<c10::ValueError>([] { ResNet({.width = 0.0}); },
-                                "[tensorion.resnet] width must be in (0, 64], got 0");
+  expect_error<c10::ValueError>(
+      [] { ResNet({.width = 0.0}); },
+      "[tensorion.resnet] width must be in [0.125, 64], where 0.125 is 8 channels, got 0");
   expect_error<c10::ValueError>([] { ResNet({.width = NAN}); }, "got nan");
   expect_error<c10::ValueError>([] { ResNet({.depths = {1, 2, 3}}); },
                                 "depths must be four numbers of blocks");

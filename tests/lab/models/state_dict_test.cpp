@@ -38,7 +38,7 @@ TEST(StateDict, SharesTheModelsMemory) {
 TEST(StateDict, GoesThroughAFileToAnotherModel) {
   const testing::TemporaryFolder folder;
   for (const auto& name : {"resnet50", "vit_medium_patch16_gap_256", "swin_tiny_patch4_window7_224"}) {
-    ModelOptions options{.name = name, .classes = 4, .width = 0.125};
+    ModelOptions options{.name = name, .classes = 4, .width = 0.34};
     if (name[0] != 'r') options.image_size = 32;
     const auto model = make_model(options);
     model->forward(testing::images({2, 3, 32, 32}));  // batch normalizations count it
@@ -64,7 +64,7 @@ TEST(StateDict, LoadsAFileThatTimmWrote) {
 
 TEST(StateDict, AHeadForOtherClassesIsDrawnAnew) {
   for (const auto& name : {"resnet18", "vit_small_patch16_224", "swin_tiny_patch4_window7_224"}) {
-    ModelOptions options{.name = name, .classes = 7, .width = 0.01};
+    ModelOptions options{.name = name, .classes = 7, .width = 0.34};
     if (name[0] != 'r') options.image_size = 32;
     const auto source = make_model(options);
     testing::fill(*source);
@@ -108,24 +108,57 @@ TEST(StateDict, WhatDoesNotFitIsListedAndNothingChanges) {
   tensors["bn9.bias"] = at::ones({1});
   tensors["conv1.weight"] = at::ones({8, 1, 7, 7});
   expect_refused(tensors,
-                 "missing: bn1.bias, layer1.0.conv1.weight; unexpected: bn9.bias; "
-                 "of another shape: conv1.weight (expected [8, 3, 7, 7], got [8, 1, 7, 7])");
+                 "2 missing: bn1.bias, layer1.0.conv1.weight; 1 unexpected: bn9.bias; "
+                 "1 of another shape: conv1.weight: expected [8, 3, 7, 7], got [8, 1, 7, 7]; the file looks "
+                 "like --model resnet18 --width 0.125 --depths 1,1,1,1 --stem imagenet");
 
   tensors = good;  // a head with other features is not one for other classes
   tensors["fc.weight"] = at::ones({7, 32});
   tensors["fc.bias"] = at::ones({7});
   expect_refused(
       tensors,
-      "of another shape: fc.bias (expected [4], got [7]), fc.weight (expected [4, 64], got [7, 32])");
+      "2 of another shape: fc.bias: expected [4], got [7], fc.weight: expected [4, 64], got [7, 32]");
 
   tensors = good;
   tensors.erase("fc.bias");
-  expect_refused(tensors, "missing: fc.bias");
-  expect_refused({}, "missing: ");
+  expect_refused(tensors, "1 missing: fc.bias");
+  expect_refused({}, "");
+}
+
+// A long list of all differences had been one line of 5 kB.
+TEST(StateDict, AMismatchIsSummarized) {
+  const auto model = make_model({.name = "resnet18", .width = 0.25});
+  const auto tensors = state_dict(*make_model({.name = "resnet18", .width = 0.125}));
+  try {
+    load_state_dict(*model, tensors, "w");
+    FAIL() << "it was loaded";
+  } catch (const c10::ValueError& error) {
+    const std::string text = error.what_without_backtrace();
+    EXPECT_NE(text.find("the file looks like --model resnet18 --width 0.125 --stem imagenet"), std::string::npos) << text;
+    EXPECT_LT(text.size(), 500U);
+  }
+}
+
+TEST(StateDict, FilesWithoutAHeadOrCountersLoad) {
+  const auto model = small_resnet();
+  auto tensors = copy_of(state_dict(*model));
+  std::erase_if(tensors, [](const auto& entry) {
+    return entry.first.starts_with("fc.") || entry.first.ends_with("num_batches_tracked");
+  });
+  for (auto& [name, tensor] : tensors) tensor.fill_(3);
+  EXPECT_EQ(load_state_dict(*model, tensors, "x"), (std::vector<std::string>{"fc.weight", "fc.bias"}));
+  const auto loaded = state_dict(*model);
+  EXPECT_TRUE(loaded.at("conv1.weight").eq(3).all().item<bool>());
+  EXPECT_EQ(loaded.at("bn1.num_batches_tracked").item<int64_t>(), 0);
+}
+
+TEST(StateDict, FilesOfTorchSaveAreToldByTheirName) {
+  expect_error<c10::ValueError>([] { load_weights(*small_resnet(), "weights.pt"); },
+                                "weights.pt is a file of torch.save by its name; expected safetensors");
 }
 
 TEST(StateDict, TablesThatModelsComputeAreSkipped) {
-  const auto model = make_model({.name = "swin_tiny_patch4_window7_224", .width = 0.01, .image_size = 32});
+  const auto model = make_model({.name = "swin_tiny_patch4_window7_224", .width = 0.34, .image_size = 32});
   auto tensors = copy_of(state_dict(*model));
   // Older versions of timm saved them.
   tensors["layers.0.blocks.0.attn.relative_position_index"] = at::zeros({49, 49}, at::kLong);

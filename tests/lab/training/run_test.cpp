@@ -46,14 +46,15 @@ RunSummary run(
   return run_training(tiny_config(), tiny_splits(), options, quiet);
 }
 
-// The flag is polled after each of the four steps of an epoch, and between the epochs: nine times.
+// The flag is polled after each of the four steps of an epoch, after each of its three test batches, and
+// between the epochs: 15 times.
 class StoppedRun : public ::testing::TestWithParam<int64_t> {};
 
 TEST_P(StoppedRun, GoesOnToTheSameEnd) {
   const TemporaryFolder folder;
   const auto expected = run(folder / "whole");
   int64_t polls = 0;
-  const int64_t epoch = GetParam() / 5 + 1, step = GetParam() % 5;
+  const int64_t epoch = GetParam() / 8 + 1, step = std::min<int64_t>(4, GetParam() % 8);
   expect_error<Interrupted>([&] { run(folder / "run", false, [&] { return ++polls == GetParam(); }); },
                             c10::str("stopped in epoch ", epoch, " after step ", step));
   const auto summary = run(folder / "run", true);
@@ -67,7 +68,7 @@ TEST_P(StoppedRun, GoesOnToTheSameEnd) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(AtEveryPoll, StoppedRun, ::testing::Range(int64_t{1}, int64_t{10}));
+INSTANTIATE_TEST_SUITE_P(AtEveryPoll, StoppedRun, ::testing::Range(int64_t{1}, int64_t{16}));
 
 }  // namespace
 }  // namespace tensorion::lab

@@ -1,0 +1,17 @@
+// --dry-run: what a command would do and what a step costs, without training.
+#pragma once
+
+#include <CLI/App.hpp>
+#include <vector>
+
+#include "lab/flags/run_flags.h"
+#include "lab/flags/run_plan.h"
+
+namespace tensorion::lab {
+
+// Prints all options in effect and, for each method, the model's size, what happens to every tensor, and the
+// time and memory of a step, which is measured.
+void print_dry_run(const CLI::App& command, const std::vector<RunConfig>& configs, const DatasetSplits& data,
+                   const Workload& workload);
+
+}  // namespace tensorion::lab

@@ -1,0 +1,33 @@
+// PNG pictures, by libpng.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "lab/data/image.h"
+
+namespace tensorion::lab {
+
+// Decodes one image to RGB, as Pillow's convert("RGB") does: palettes and grayscale are expanded, 16 bits are
+// scaled to 8, transparency is dropped, and gamma is not applied. Throws a FileError that names `path` if the
+// bytes are corrupt or truncated.
+class PngDecoder {
+ public:
+  // Reads the header. The bytes must outlive the decoder.
+  PngDecoder(std::string_view bytes, std::filesystem::path path);
+  ~PngDecoder();
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+
+  ImageSize size() const;
+
+  // Writes 3 x height x width bytes. To be called once.
+  void decode(uint8_t* pixels);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tensorion::lab

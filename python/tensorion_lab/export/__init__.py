@@ -1,0 +1,1 @@
+"""`tensorion export`: the metrics of runs for other tools."""

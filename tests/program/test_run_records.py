@@ -1,0 +1,98 @@
+"""What a run records of its data, and what is held against it when it is resumed or reported on."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+import tiny_training
+from PIL import Image
+from program import read_json, run
+from tiny_training import metrics, write_cifar10, write_image_folder
+
+PICTURES = [
+    "--dataset",
+    "imagefolder",
+    "--epochs",
+    "1",
+    "--threads",
+    "1",
+    "--batch-size",
+    "20",
+    *tiny_training.TINY_MODEL,
+]
+
+
+@pytest.fixture(scope="module")
+def other_cifar10(tmp_path_factory):
+    """As many samples as in `cifar10`, but one pixel is another."""
+    folder = tmp_path_factory.mktemp("other")
+    write_cifar10(folder)
+    content = bytearray((folder / "test_batch.bin").read_bytes())
+    content[-1] ^= 1
+    (folder / "test_batch.bin").write_bytes(content)
+    return folder
+
+
+def test_data_is_recorded_and_checked(cifar10, other_cifar10, tmp_path):
+    """A run on one folder had gone on with another one of as many samples."""
+    out = tmp_path / "run"
+    run("train", *tiny_training.flags(cifar10, epochs=1), "--out", out)
+    config = read_json(out / "config.json")
+    assert config["data"] == str(cifar10)
+    assert config["class_names"][:2] == ["airplane", "automobile"]
+    assert config["preprocessing"]["size"] == [32, 32]
+    assert config["preprocessing"]["train"] == "random crop, padding 4, random horizontal flip"
+    assert config["preprocessing"]["test"] == "none"
+    assert config["preprocessing"]["mean"][0] == pytest.approx(125.307 / 255)
+    message = run("train", *tiny_training.flags(other_cifar10, epochs=1), "--out", out, "--resume", expect=1).stderr
+    assert f'was begun with other data: data_fingerprint "{config["data_fingerprint"]}", got ' in message
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    write_cifar10(moved)
+    run("train", *tiny_training.flags(moved, epochs=1), "--out", out, "--resume")
+
+
+def test_weights_know_their_classes(cifar10, tmp_path):
+    run("train", *tiny_training.flags(cifar10, epochs=1), "--out", tmp_path / "run")
+    content = (tmp_path / "run" / "weights.safetensors").read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    metadata = json.loads(content[8 : 8 + length])["__metadata__"]
+    assert json.loads(metadata["class_names"])[-1] == "truck"
+    assert metadata["model"] == "resnet18"
+    assert json.loads(metadata["preprocessing"])["size"] == [32, 32]
+
+
+def test_png_pictures_train_as_the_same_pixels_do(tmp_path):
+    """PNG keeps every pixel: palettes, grayscale, 16 bits and transparency become what Pillow makes of them."""
+    numbers = np.random.default_rng(0)
+    for split in ("train", "val"):
+        for label in ("a", "b"):
+            folder = tmp_path / "png" / split / label
+            folder.mkdir(parents=True)
+            for i, mode in enumerate(("RGB", "RGBA", "L", "P", "1")):
+                picture = Image.fromarray(numbers.integers(0, 255, (32, 32, 3)).astype(np.uint8))
+                picture.convert(mode).save(folder / f"{i}.PNG")
+    run("train", *PICTURES, "--data", tmp_path / "png", "--out", tmp_path / "run")
+    assert read_json(tmp_path / "run" / "config.json")["train_samples"] == 10
+
+
+def test_a_broken_png_is_named(tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / split / "a").mkdir(parents=True)
+        Image.new("RGB", (32, 32)).save(tmp_path / split / "a" / "x.png")
+    good = (tmp_path / "train" / "a" / "x.png").read_bytes()
+    (tmp_path / "train" / "a" / "x.png").write_bytes(good[:-30])
+    message = run("train", *PICTURES, "--data", tmp_path, "--out", tmp_path / "run", expect=1).stderr
+    assert "train/a/x.png: not a readable PNG picture: " in message
+
+
+def test_an_image_size_resizes_all_pictures(tmp_path):
+    """That of the first picture had left the others as they were, and refused them."""
+    write_image_folder(tmp_path / "data")
+    Image.new("RGB", (40, 60)).save(tmp_path / "data" / "train" / "class9" / "5.jpg")
+    flags = ["train", *PICTURES, "--data", tmp_path / "data", "--out", tmp_path / "run"]
+    assert "(--image-size resizes all of them)" in run(*flags, expect=1).stderr
+    run(*flags, "--image-size", "32")
+    assert "random resized crop" in read_json(tmp_path / "run" / "config.json")["preprocessing"]["train"]
+    assert len(metrics(tmp_path / "run")) == 1
