@@ -185,7 +185,9 @@ class Tensorion(Optimizer):
         # Everything is checked before anything changes.
         verdict = _preflight.check_step(self.param_groups, self.defaults, self.state, self._process_group, overflow)
         if verdict.skipped is not None:
-            self._skipped = _skipped.add(self._skipped, verdict.skipped)
+            if self._skipped is None or self._skipped.device != verdict.skipped.device:
+                self._skipped = _skipped.moved(self._skipped, verdict.skipped.device)
+            self._skipped.add_(verdict.skipped)  # in place, so that replays of a captured graph count, too
         if verdict.skip:
             return loss
         tasks: list[_distributed_step.Task] = []

@@ -19,14 +19,9 @@ def counter(groups: Sequence[Mapping[str, Any]], count: int = 0) -> Tensor | Non
     return _new(count, devices[0] if devices else torch.device("cpu"))
 
 
-def add(count: Tensor | None, skipped: Tensor) -> Tensor:
-    """Count in place, so that replays of a captured graph count, too."""
-    # Since the optimizer was made, the policy may have changed, or the parameters may have moved.
-    if count is None:
-        count = _new(0, skipped.device)
-    elif count.device != skipped.device:
-        count = count.to(skipped.device)
-    return count.add_(skipped)
+def moved(count: Tensor | None, device: torch.device) -> Tensor:
+    """The counter on another device, or a new one: parameters may move, and the policy may change, after the fact."""
+    return _new(0, device) if count is None else count.to(device)
 
 
 def _new(count: int, device: torch.device) -> Tensor:
