@@ -18,6 +18,7 @@ from . import (
     _preflight,
     _sharding,
     _share,
+    _skipped,
     _slices,
     _state,
 )
@@ -158,9 +159,8 @@ class Tensorion(Optimizer):
             for key in self.defaults.keys() - set(_options.KEYS[part["algorithm"]]):
                 del part[key]
         self._groups_given += 1
-        # It exists before the first step, since torch.compile does not keep new attributes of an optimizer.
         if self._skipped is None:
-            self._skipped = self._new_counter(0)
+            self._skipped = _skipped.counter(self.param_groups)
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -185,7 +185,9 @@ class Tensorion(Optimizer):
         # Everything is checked before anything changes.
         verdict = _preflight.check_step(self.param_groups, self.defaults, self.state, self._process_group, overflow)
         if verdict.skipped is not None:
-            self._count_skipped(verdict.skipped)
+            if self._skipped is None or self._skipped.device != verdict.skipped.device:
+                self._skipped = _skipped.moved(self._skipped, verdict.skipped.device)
+            self._skipped.add_(verdict.skipped)  # in place, so that replays of a captured graph count, too
         if verdict.skip:
             return loss
         tasks: list[_distributed_step.Task] = []
@@ -202,28 +204,6 @@ class Tensorion(Optimizer):
         if tasks:
             _distributed_step.run(tasks)
         return loss
-
-    def _count_skipped(self, skipped: Tensor) -> None:
-        """Count in place, so that replays of a captured graph count, too."""
-        # Since the optimizer was made, the policy may have changed, or the parameters may have moved.
-        if self._skipped is None:
-            self._skipped = self._counter(0, skipped.device)
-        elif self._skipped.device != skipped.device:
-            self._skipped = self._skipped.to(skipped.device)
-        self._skipped.add_(skipped)
-
-    def _new_counter(self, count: int) -> Tensor | None:
-        """A counter where gradients will be; None if there is nothing to count."""
-        skipping = [group["params"][0] for group in self.param_groups if group.get("nonfinite") == "skip"]
-        devices = [param.device for param in skipping if not param.is_meta]
-        if not devices and not count:
-            return None
-        return self._counter(count, devices[0] if devices else torch.device("cpu"))
-
-    @staticmethod
-    def _counter(count: int, device: torch.device) -> Tensor:
-        with torch.inference_mode(False):
-            return torch.full((), float(count), device=device)
 
     def _accumulate(
         self, shared: list[tuple[Tensor, _sharding.ShardLayout]], options: dict[str, Any]
@@ -321,7 +301,7 @@ class Tensorion(Optimizer):
         finally:
             handle.remove()
         assert checked is not None
-        self._skipped = self._new_counter(checked.get("skipped_steps", 0))
+        self._skipped = _skipped.counter(self.param_groups, checked.get("skipped_steps", 0))
         for group, saved in zip(self.param_groups, checked["param_groups"], strict=True):
             for param, key in zip(group["params"], saved["params"], strict=True):
                 if param in self.state:

@@ -80,6 +80,11 @@ ADDED = {"online_interval": 1, "batch_modes": (), "split_sizes": None}
 KEYS = {algorithm: tuple(option.key for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
 #: The same as keys of what `checked` returns.
 VALUES = {algorithm: tuple(option.name for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
+#: What the operator of each algorithm takes: the key in its groups, and the option's name.
+_ARGUMENTS = {
+    algorithm: tuple((o.key, o.name) for o in TABLE if algorithm in o.algorithms and o.is_argument)
+    for algorithm in _ALL
+}
 #: The options that have another key in param groups: "betas" and "eps".
 _RENAMED = {option.key: option.name for option in TABLE if option.key != option.name}
 
@@ -111,7 +116,7 @@ def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     A learning rate that is a tensor is 0 here: operators take it as `lr_tensor`.
     """
     algorithm = values["algorithm"]
-    taken = {o.key: values[o.name] for o in TABLE if algorithm in o.algorithms and o.is_argument}
+    taken = {key: values[name] for key, name in _ARGUMENTS[algorithm]}
     if "betas" in taken:
         taken["beta1"], taken["beta2"] = taken.pop("betas")
     return {**taken, "lr": 0.0 if isinstance(values["lr"], Tensor) else values["lr"]}

@@ -76,14 +76,15 @@ def check_step(
 
 def _with_overflow(verdict: Verdict, overflow: Tensor | None) -> Verdict:
     """The verdict if a GradScaler has found what is not finite: it skips the step, and counts it, by itself."""
-    if overflow is None:
-        return verdict._replace(skipped=verdict.found_inf)
-    overflow = (overflow != 0).to(torch.float32)  # GradScaler adds up what it found on several devices
-    if verdict.found_inf is None:
-        return verdict._replace(found_inf=overflow)
     own = verdict.found_inf
+    # Made anew: torch.compile of torch 2.7 does not see through _replace.
+    if overflow is None:
+        return Verdict(verdict.options, verdict.updates, own, own)
+    overflow = (overflow != 0).to(torch.float32)  # GradScaler adds up what it found on several devices
+    if own is None:
+        return Verdict(verdict.options, verdict.updates, overflow)
     other = overflow.to(own.device, own.dtype)
-    return verdict._replace(found_inf=torch.maximum(own, other), skipped=own * (other == 0))
+    return Verdict(verdict.options, verdict.updates, torch.maximum(own, other), own * (other == 0))
 
 
 def agree_on_load(
