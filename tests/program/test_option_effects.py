@@ -1,7 +1,6 @@
 """Options without effect are refused, misspelled names get the nearest one, and `--help` shows the true defaults."""
 
 import re
-import tomllib
 
 import pytest
 import tiny_training
@@ -100,6 +99,7 @@ PRESETS = [["compare", "--preset", name] for name in ("cifar10", "tiny-imagenet"
 @pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
 @pytest.mark.parametrize("command", [["ablation"], ["tightness"], ["laplace"], *PRESETS], ids=" ".join)
 def test_help_shows_the_true_defaults(command, scale):
+    tomllib = pytest.importorskip("tomllib")  # of Python 3.11
     flags = [*command, "--scale", scale]
     config = tomllib.loads(run(*flags, "--print-config").stdout)
     text = run(*flags, "--help").stdout
