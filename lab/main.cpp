@@ -45,7 +45,8 @@ std::vector<std::string> arguments(int argc, char** argv) {
     const fs::path folder = argv[++i];
     const auto file = fs::exists(folder / "config.json") ? folder / "config.json" : folder / "config.toml";
     if (!fs::exists(file))
-      throw tensorion::lab::UsageError("--resume " + folder.string() + ": the folder has no results to go on with");
+      throw tensorion::lab::UsageError("--resume " + folder.string() +
+                                       ": the folder has no results to go on with");
     words.insert(words.end(), {"--out", folder.string(), "--config", file.string()});
   }
   std::reverse(words.begin(), words.end());

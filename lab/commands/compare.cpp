@@ -231,8 +231,8 @@ namespace {
 
 const Preset* find_preset(const std::string& name) {
   const auto& presets = comparison_presets();
-  const auto preset = std::find_if(presets.begin(), presets.end(),
-                                   [&](const Preset& other) { return other.name == name; });
+  const auto preset =
+      std::find_if(presets.begin(), presets.end(), [&](const Preset& other) { return other.name == name; });
   return preset == presets.end() ? nullptr : &*preset;
 }
 

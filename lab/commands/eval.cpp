@@ -44,9 +44,9 @@ struct EvalOptions {
 // The flags of runs that mean something here.
 bool is_used(const std::string& flag) {
   static const std::set<std::string> used{
-      "--help",  "--config", "--dataset", "--data",       "--image-size", "--limit-test",
-      "--model", "--width",  "--depths",  "--stem",       "--weights",    "--batch-size",
-      "--device", "--amp",   "--threads", "--workers",    "--out",        "--channels-last"};
+      "--help",   "--config", "--dataset", "--data",    "--image-size", "--limit-test",
+      "--model",  "--width",  "--depths",  "--stem",    "--weights",    "--batch-size",
+      "--device", "--amp",    "--threads", "--workers", "--out",        "--channels-last"};
   return used.contains(flag);
 }
 
@@ -126,7 +126,8 @@ fs::path run_folder(const fs::path& weights) {
   return is_file(folder / "config.json") ? (folder.empty() ? fs::path(".") : folder) : fs::path();
 }
 
-// Without a configuration, what the file itself tells: the model by names and shapes, the data set by its metadata.
+// Without a configuration, what the file itself tells: the model by names and shapes, the data set by its
+// metadata.
 void take_flags_from_weights(CLI::App& command, const std::string& path) {
   if (!command.get_option("--model")->empty()) return;
   const auto file = read_weights(path);

@@ -121,10 +121,11 @@ class Sweeps {
         const auto& run =
             known != nullptr
                 ? *known
-                : record_.add(problem, minimize_quotient(problem, optimizer, lr, seed, options_, [&] {
-                    if (interrupt_signal() != 0)
-                      throw Interrupted(string_printf("stopped in run %zu of %zu", count_ + 1, runs_));
-                  }));
+                : record_.add(
+                      problem, minimize_quotient(problem, optimizer, lr, seed, options_, [&] {
+                        if (interrupt_signal() != 0)
+                          throw Interrupted(string_printf("stopped in run %zu of %zu", count_ + 1, runs_));
+                      }));
         show(problem, run);
         return run;
       }));
@@ -169,9 +170,9 @@ void run_laplace(const CLI::App& command, LaplaceFlags& flags) {
   check_folder(flags);
   const InterruptGuard guard;
   const size_t runs = problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size();
-  std::cerr << string_printf("%zu runs of %ld steps: %zu problems, %zu optimizers, %zu learning rates, %zu seeds\n",
-                             runs, options.steps, problems.size(), flags.optimizers.size(), flags.lrs.size(),
-                             flags.seeds.size());
+  std::cerr << string_printf(
+      "%zu runs of %ld steps: %zu problems, %zu optimizers, %zu learning rates, %zu seeds\n", runs,
+      options.steps, problems.size(), flags.optimizers.size(), flags.lrs.size(), flags.seeds.size());
   at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
   const FolderLock lock(flags.out);

@@ -90,7 +90,7 @@ void PngDecoder::decode(uint8_t* pixels) {
   std::vector<uint8_t> image(static_cast<size_t>(height) * static_cast<size_t>(width) * 3);
   if (setjmp(state.escape) != 0) state.fail();
   png_set_expand(state.png);
-  png_set_scale_16(state.png);
+  png_set_strip_16(state.png);  // the high byte, as Pillow does
   png_set_strip_alpha(state.png);
   png_set_gray_to_rgb(state.png);
   const int passes = png_set_interlace_handling(state.png);

@@ -29,7 +29,8 @@ std::set<std::string> given_flags(const CLI::App& command);
 // that the help can show the defaults that go with them.
 void before_help(CLI::App& command, const std::function<void()>& prepare);
 
-// Makes --help show these values as the defaults. If `values` has a flag several times, the first value counts.
+// Makes --help show these values as the defaults. If `values` has a flag several times, the first value
+// counts.
 void show_defaults(CLI::App& command, const FlagValues& values);
 
 }  // namespace tensorion::lab

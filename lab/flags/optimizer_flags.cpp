@@ -175,8 +175,8 @@ std::string no_effect(const RunConfig& config, const std::string& option) {
     return "with --fallback " + fallback;
   if (option == "fallback_momentum" && fallback != "sgd") return "with --fallback " + fallback;
   if (option == "online_interval" && !options.unfolding().is_online()) return "without --unfolding online";
-  const bool is_newton_schulz = options.polar() == "newton_schulz" ||
-                                (options.polar() == "auto" && !config.training.device.is_cpu());
+  const bool is_newton_schulz =
+      options.polar() == "newton_schulz" || (options.polar() == "auto" && !config.training.device.is_cpu());
   if ((option == "ns_steps" || option == "ns_coefficients") && !is_newton_schulz) {
     return "with --polar " + options.polar() +
            (options.polar() == "auto" ? " on the CPU, which is halley: choose --polar newton_schulz" : "");
@@ -191,9 +191,9 @@ void check_milestones(const RunConfig& config) {
   if (std::any_of(milestones.begin(), milestones.end(),
                   [&](int64_t milestone) { return milestone < config.training.epochs; }))
     return;
-  throw UsageError(c10::str("--schedule multistep has no effect: its milestones, ", c10::Join(", ", milestones),
-                            ", do not come before the end of the ", config.training.epochs,
-                            " epochs (--milestones)"));
+  throw UsageError(c10::str("--schedule multistep has no effect: its milestones, ",
+                            c10::Join(", ", milestones), ", do not come before the end of the ",
+                            config.training.epochs, " epochs (--milestones)"));
 }
 
 void check_effect(const std::vector<RunConfig>& configs, const std::string& option) {

@@ -28,12 +28,16 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(one_of(dataset_names()))
       ->capture_default_str()
       ->group(data);
-  command.add_option("--data", common.data.folder, "Its folder, or one with a subfolder of its name (default: TENSORION_DATA, or where packages put it)")
+  command
+      .add_option("--data", common.data.folder,
+                  "Its folder, or one with a subfolder of its name (default: TENSORION_DATA, or where "
+                  "packages put it)")
       ->check(utf8_path())
       ->group(data);
   command
       .add_option("--image-size", common.data.image_size,
-                  "Height and width of the pictures that the model sees (default: the model's, or that of pictures of up "
+                  "Height and width of the pictures that the model sees (default: the model's, or that of "
+                  "pictures of up "
                   "to 64 pixels, or 224)")
       ->check(whole_number(1, 16384))
       ->group(data);
@@ -56,21 +60,27 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
   command.add_option("--width", common.width, "Factor of the model's width")
       ->capture_default_str()
       ->group(data);
-  command.add_option("--depths", common.depths, "Blocks of each stage: 2,2,2,2 (default: the model's)")->delimiter(',')->group(data);
+  command.add_option("--depths", common.depths, "Blocks of each stage: 2,2,2,2 (default: the model's)")
+      ->delimiter(',')
+      ->group(data);
   command
       .add_option("--stem", common.stem,
                   "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
       ->check(one_of({"auto", "cifar", "imagenet"}))
       ->capture_default_str()
       ->group(data);
-  command.add_option("--weights", common.weights, "Start from a safetensors file, such as timm's (default: fresh weights)")
+  command
+      .add_option("--weights", common.weights,
+                  "Start from a safetensors file, such as timm's (default: fresh weights)")
       ->check(utf8_path())
       ->group(data);
 
   add_optimizer_flags(command, flags.optimizer, optimizer);
 
   auto& schedule = common.training.schedule;
-  command.add_option("--milestones", schedule.milestones, "Of multistep, in epochs: 50,75 (default: a half and three quarters of --epochs)")
+  command
+      .add_option("--milestones", schedule.milestones,
+                  "Of multistep, in epochs: 50,75 (default: a half and three quarters of --epochs)")
       ->delimiter(',')
       ->group(training);
   command.add_option("--gamma", schedule.gamma, "Of multistep: the factor at a milestone")

@@ -28,12 +28,12 @@ std::string schedule_text(const TrainerOptions& training) {
 void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data, const Workload& workload) {
   const auto& config = configs.front();
   const auto& [height, width] = data.train_transform.size;
-  std::string text = string_printf("data: %s from %s: %ld samples to train on, %ld to test on, ",
-                                   config.dataset.c_str(), data.folder.c_str(), data.train.count(),
-                                   data.test.count());
+  std::string text =
+      string_printf("data: %s from %s: %ld samples to train on, %ld to test on, ", config.dataset.c_str(),
+                    data.folder.c_str(), data.train.count(), data.test.count());
   if (data.validation) text += string_printf("%ld held out, ", data.validation->count());
-  text += string_printf("%zu classes, %ld x %ld\nmodel: %s, width %g, on %s\n", data.classes.size(), height, width,
-                        config.model.c_str(), config.width, config.training.device.str().c_str());
+  text += string_printf("%zu classes, %ld x %ld\nmodel: %s, width %g, on %s\n", data.classes.size(), height,
+                        width, config.model.c_str(), config.width, config.training.device.str().c_str());
   for (const auto& each : configs) {
     text += string_printf("optimizer: %s, lr %g, weight decay %g, schedule %s\n", method_name(each).c_str(),
                           each.optimizer_options.lr(), each.optimizer_options.weight_decay(),

@@ -102,7 +102,7 @@ int64_t size_of(const SwinOptions& structure) { return structure.image_size; }
 
 // What the weights of a model tell about its structure.
 struct Traits {
-  int family = -1;  // the index in Structure
+  int family = -1;       // the index in Structure
   bool variant = false;  // a ResNet with bottlenecks, a ViT with a class token
   int64_t features = 0;  // of the first layer
   std::vector<int64_t> depths = {};

@@ -37,7 +37,8 @@ const std::vector<std::string>& model_names();
 // The height and width of the images that the model is made for; 0 if it takes any size.
 int64_t model_image_size(const ModelOptions& options);
 
-// The model whose weights these are, judged by their names and shapes, as flags of the program: "--model resnet18
+// The model whose weights these are, judged by their names and shapes, as flags of the program: "--model
+// resnet18
 // --width 0.25 --stem cifar". Empty if it is none of ours.
 std::string recognize_model(const NamedTensors& tensors);
 

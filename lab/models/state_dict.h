@@ -29,7 +29,8 @@ bool check_state_dict(const Classifier& model, const NamedTensors& tensors, cons
 std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& tensors,
                                          const std::string& source);
 
-// A safetensors file; one that torch.save made is recognized by its name, and an error says how to convert it.
+// A safetensors file; one that torch.save made is recognized by its name, and an error says how to convert
+// it.
 SafeTensors read_weights(const std::string& path);
 
 // load_state_dict from a safetensors file, such as timm's.

@@ -14,7 +14,8 @@ volatile std::sig_atomic_t received = 0;
 // Only what a signal handler may call.
 void note(int signal) {
   if (received == 0) {
-    constexpr std::string_view kText = "\nstopping as soon as the work so far is saved; a second Ctrl-C stops at once\n";
+    constexpr std::string_view kText =
+        "\nstopping as soon as the work so far is saved; a second Ctrl-C stops at once\n";
     if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) {
     }  // the terminal may be gone
   }

@@ -37,7 +37,8 @@ ordered_json preprocessing(const DatasetSplits& data) {
 
 ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
   auto out = to_json(config);
-  const auto folder = std::filesystem::absolute(data.folder).lexically_normal();
+  auto folder = data.folder;  // empty for data that was made in memory
+  if (!folder.empty()) folder = std::filesystem::absolute(folder).lexically_normal();
   if (!is_utf8(folder.string())) throw FileError(shortened(folder.string()), "expected a name in UTF-8");
   for (const auto& name : data.classes) {
     if (!is_utf8(name)) throw FileError(folder / shortened(name), "expected a name in UTF-8");

@@ -114,8 +114,8 @@ StepCost measure_step(const RunConfig& config, const DatasetSplits& data) {
                                    : observer.first.optimizer_seconds;
   cost.steps = config.training.epochs * trainer.steps_per_epoch();
   const auto test = test_loader(config, data);
-  cost.test_seconds = time_test_batch(*model, config, test) *
-                      static_cast<double>(config.training.epochs * test.batches());
+  cost.test_seconds =
+      time_test_batch(*model, config, test) * static_cast<double>(config.training.epochs * test.batches());
   return cost;
 }
 

@@ -73,6 +73,48 @@ def make_jpeg():
     write("jpeg", "huge", colour[: frame + 5] + b"\x2d\x00\x2d\x00" + colour[frame + 9 :])
 
 
+def picture(channels, size=(9, 8)):
+    """Pixels that tests/lab/data/png_test.cpp computes, too."""
+    rows, cols = np.mgrid[: size[1], : size[0]]
+    return np.stack([(rows * 9 + cols * (5 + c)) % 256 for c in range(channels)], -1).astype(np.uint8)
+
+
+def png(pixels, kind, *, bits=8, interlaced=False, chunks=(), size=None):
+    """`kind` is the color type of the format; Pillow writes neither 16 bits of color nor interlaced pictures."""
+
+    def chunk(name, content):
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    def rows(part):
+        deep = (part.astype(np.uint16) * 256 + 200).astype(">u2") if bits == 16 else part
+        lines = [np.packbits(row.ravel()) if bits == 1 else row for row in deep]
+        return b"".join(b"\0" + line.tobytes() for line in lines)
+
+    passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
+    parts = [pixels[y::dy, x::dx] for y, x, dy, dx in passes] if interlaced else [pixels]
+    data = b"".join(rows(part) for part in parts if part.size)
+    width, height = size or (pixels.shape[1], pixels.shape[0])
+    header = struct.pack(">IIBBBBB", width, height, bits, kind, 0, 0, int(interlaced))
+    body = [chunk(b"IHDR", header), *(chunk(*each) for each in chunks), chunk(b"IDAT", zlib.compress(data, 9))]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(body) + chunk(b"IEND", b"")
+
+
+def make_png():
+    colour = png(picture(3), 2)
+    write("png", "colour", colour)
+    write("png", "gray", png(picture(1), 0))
+    write("png", "bilevel", png(picture(1) % 2, 0, bits=1))
+    write("png", "palette", png(picture(1) % 4, 3, chunks=[(b"PLTE", bytes(range(0, 120, 10)))]))
+    write("png", "transparent_gray", png(picture(2), 4))
+    write("png", "transparent", png(picture(4), 6))
+    write("png", "deep", png(picture(3), 2, bits=16))
+    write("png", "interlaced", png(picture(3), 2, interlaced=True))
+    write("png", "truncated", colour[:-30])
+    write("png", "huge", png(picture(3), 2, size=(2**31 - 1, 2**31 - 1)))
+    write("png", "beyond_its_palette", png(picture(1), 3, chunks=[(b"PLTE", bytes(6))]))
+    write("png", "wrong_checksum", colour[:-20] + b"x" + colour[-19:])
+
+
 def safetensors(tensors, metadata=None, **changes):
     """`tensors`: name -> (dtype, shape, bytes)."""
     header, data = {}, b""
@@ -194,5 +236,5 @@ def make_lmo():
 
 
 if __name__ == "__main__":
-    for make in (make_idx, make_cifar, make_jpeg, make_safetensors, make_checkpoint, make_flags, make_lmo):
+    for make in (make_idx, make_cifar, make_jpeg, make_png, make_safetensors, make_checkpoint, make_flags, make_lmo):
         make()

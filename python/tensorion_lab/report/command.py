@@ -151,7 +151,10 @@ def _sections(
 
 
 def _source(
-    runs: Sequence[Run], experiments: Sequence[Experiment], evaluations: Sequence[Evaluation], directories: Sequence[Path]
+    runs: Sequence[Run],
+    experiments: Sequence[Experiment],
+    evaluations: Sequence[Evaluation],
+    directories: Sequence[Path],
 ) -> str:
     kinds = [_count(len(experiments), "experiment")] if experiments else []
     if runs:

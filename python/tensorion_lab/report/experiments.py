@@ -4,7 +4,7 @@ It has the tables as they were printed, `config` (the options) and what the expe
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

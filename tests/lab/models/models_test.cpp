@@ -102,8 +102,9 @@ TEST(Models, AreRecognizedByTheirWeights) {
   EXPECT_EQ(recognized({.name = "swin_small_patch4_window7_224", .image_size = 32}),
             "--model swin_small_patch4_window7_224");
   EXPECT_EQ(recognize_model({}), "");
-  EXPECT_EQ(recognize_model({{"layer18446744073709551615.1.x", at::ones({1})}, {"conv1.weight", at::ones({})}}),
-            "");
+  EXPECT_EQ(
+      recognize_model({{"layer18446744073709551615.1.x", at::ones({1})}, {"conv1.weight", at::ones({})}}),
+      "");
 }
 
 }  // namespace

@@ -134,7 +134,9 @@ TEST(StateDict, AMismatchIsSummarized) {
     FAIL() << "it was loaded";
   } catch (const c10::ValueError& error) {
     const std::string text = error.what_without_backtrace();
-    EXPECT_NE(text.find("the file looks like --model resnet18 --width 0.125 --stem imagenet"), std::string::npos) << text;
+    EXPECT_NE(text.find("the file looks like --model resnet18 --width 0.125 --stem imagenet"),
+              std::string::npos)
+        << text;
     EXPECT_LT(text.size(), 500U);
   }
 }

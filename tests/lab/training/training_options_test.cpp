@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "lab/text/usage_error.h"
 #include "lab/training/device.h"
 #include "lab/training/gradients.h"
 #include "lab/training/loss_scaler.h"
@@ -57,7 +58,9 @@ TEST(TrainingOptions, DeferredMetricsAreTheSame) {
   TinyRun direct("tensorion", {.epochs = 3, .clip_grad = 0.5});
   TinyRun deferred("tensorion", {.epochs = 3, .clip_grad = 0.5, .defer_metrics = true});
   TrainingObserver quiet;
+  at::manual_seed(5);  // of dropout
   direct.trainer.run(quiet);
+  at::manual_seed(5);
   deferred.trainer.run(quiet);
   for (const auto& parameter : direct.model.named_parameters()) {
     EXPECT_TRUE(at::equal(parameter.value(), deferred.model.named_parameters()[parameter.key()]))
@@ -132,7 +135,7 @@ TEST(Device, NamesOfOthersAreErrors) {
   EXPECT_EQ(resolve_device("cpu"), c10::Device(at::kCPU));
   for (const char* name : {"", "gpu", "meta", "cpu:x"}) {
     SCOPED_TRACE(name);
-    expect_error<c10::ValueError>([&] { resolve_device(name); }, "--device must be auto, cpu");
+    expect_error<UsageError>([&] { resolve_device(name); }, "--device must be auto, cpu");
   }
 }
 
