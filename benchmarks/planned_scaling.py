@@ -28,15 +28,15 @@ def vit_base() -> Shapes:
     return [(768, 3, 16, 16), (1, 197, 768), *12 * block, (1000, 768)]
 
 
-def of_order(every: Shapes, least: int) -> Shapes:
-    return [shape for shape in every if sum(size != 1 for size in shape) >= least]
+def ours(every: Shapes, min_order: int) -> Shapes:
+    return [shape for shape in every if workloads.is_ours(shape, min_order)]
 
 
 CASES = {
-    "ResNet-50, kernels": of_order(resnet50(), 3),
-    "ResNet-50, and matrices": of_order(resnet50(), 2),
-    "ViT-B, patch embedding": of_order(vit_base(), 3),
-    "ViT-B, and matrices": of_order(vit_base(), 2),
+    "ResNet-50, kernels": ours(resnet50(), 3),
+    "ResNet-50, and matrices": ours(resnet50(), 2),
+    "ViT-B, patch embedding": ours(vit_base(), 3),
+    "ViT-B, and matrices": ours(vit_base(), 2),
 }
 
 

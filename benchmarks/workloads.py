@@ -69,14 +69,14 @@ def _video_resnet18() -> list[tuple[int, ...]]:
     return shapes
 
 
-def _is_ours(shape: tuple[int, ...]) -> bool:
-    """Whether Tensorion orthogonalizes a parameter of this shape by default."""
-    return not torch.ops.tensorion.fallback_reason(shape, 3, [], [])
+def is_ours(shape: tuple[int, ...], min_order: int = 3) -> bool:
+    """Whether Tensorion orthogonalizes a parameter of this shape."""
+    return not torch.ops.tensorion.fallback_reason(shape, min_order, [], [])
 
 
 #: Per network, the parameters that Tensorion orthogonalizes by default.
 NETWORKS = {
-    name: [shape for shape in every if _is_ours(shape)]
+    name: [shape for shape in every if is_ours(shape)]
     for name, every in {
         "resnet18": shapes(resnet18),
         "resnet50": shapes(resnet50),
@@ -114,7 +114,7 @@ def trained_momenta(steps: int = 12, batch: int = 24, width: int = 64) -> list[t
         optimizer.zero_grad()
         functional.cross_entropy(network(images), labels).backward()
         optimizer.step()
-    kernels = [param for param in network.parameters() if _is_ours(tuple(param.shape))]
+    kernels = [param for param in network.parameters() if is_ours(tuple(param.shape))]
     return [optimizer.state[param]["momentum_buffer"] for param in kernels]
 
 

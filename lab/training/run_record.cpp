@@ -55,8 +55,7 @@ ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
 
 // In the order in which options are written: a derived one comes after the one that it derives from.
 void check_same(const std::filesystem::path& folder, const json& begun, const ordered_json& now) {
-  const RunConfig fresh;
-  const auto defaults = to_json(fresh);
+  const auto defaults = to_json(RunConfig{});
   for (const auto& [key, value] : now.items()) {
     if (key == "data" || key == "device") continue;  // a run may go on elsewhere
     const auto before = begun.find(key);
