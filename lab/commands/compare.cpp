@@ -169,6 +169,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   };
   if (!std::all_of(runs.begin(), runs.end(), is_over)) print_plan(configs, data, workload);
   const InterruptGuard guard;
+  if (!options.grid) check_runs(runs, data, runs_options);  // the rates of a search are not known yet
   fs::create_directories(folder);
   write_config(command, options.flags, configs, folder);
   ordered_json searched;

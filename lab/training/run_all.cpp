@@ -15,6 +15,11 @@
 namespace tensorion::lab {
 namespace {
 
+RunOptions run_options_of(const RunConfig& config, RunOptions options, const RunName& name) {
+  options.folder /= name(config);
+  return options;
+}
+
 class Runs {
  public:
   Runs(const std::vector<RunConfig>& configs, const RunOptions& options, const RunName& name)
@@ -23,7 +28,6 @@ class Runs {
   }
 
   std::vector<RunSummary> run(const DatasetSplits& data) {
-    for (const auto& config : configs_) check_run(config, data, options_of(config));
     // A folder that is not there yet is created by the first run, which holds a lock of its own.
     std::optional<FolderLock> lock;
     if (std::filesystem::exists(options_.folder)) lock.emplace(options_.folder);
@@ -41,11 +45,7 @@ class Runs {
   }
 
  private:
-  RunOptions options_of(const RunConfig& config) const {
-    auto options = options_;
-    options.folder /= name_(config);
-    return options;
-  }
+  RunOptions options_of(const RunConfig& config) const { return run_options_of(config, options_, name_); }
 
   void record(const RunSummary& summary) {
     const auto known = std::find_if(recorded_.begin(), recorded_.end(), [&](const RunSummary& other) {
@@ -154,9 +154,15 @@ void check_folders(const std::vector<RunConfig>& configs, const RunOptions& opti
     check_owner(options.folder / name(config), ResultKind::kRun, options.resume);
 }
 
+void check_runs(const std::vector<RunConfig>& configs, const DatasetSplits& data, const RunOptions& options,
+                const RunName& name) {
+  check_folders(configs, options, name);
+  for (const auto& config : configs) check_run(config, data, run_options_of(config, options, name));
+}
+
 std::vector<RunSummary> run_all(const std::vector<RunConfig>& configs, const DatasetSplits& data,
                                 const RunOptions& options, const RunName& name) {
-  check_folders(configs, options, name);
+  check_runs(configs, data, options, name);
   return Runs(configs, options, name).run(data);
 }
 
