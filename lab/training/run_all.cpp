@@ -23,7 +23,7 @@ class Runs {
   }
 
   std::vector<RunSummary> run(const DatasetSplits& data) {
-    for (const auto& config : configs_) check_run(config, data, options_of(config));
+    check_runs(configs_, data, options_, name_);
     // A folder that is not there yet is created by the first run, which holds a lock of its own.
     std::optional<FolderLock> lock;
     if (std::filesystem::exists(options_.folder)) lock.emplace(options_.folder);
@@ -152,6 +152,15 @@ void check_folders(const std::vector<RunConfig>& configs, const RunOptions& opti
   check_owner(options.folder, ResultKind::kComparison, options.resume);
   for (const auto& config : configs)
     check_owner(options.folder / name(config), ResultKind::kRun, options.resume);
+}
+
+void check_runs(const std::vector<RunConfig>& configs, const DatasetSplits& data, const RunOptions& options,
+                const RunName& name) {
+  for (const auto& config : configs) {
+    auto own = options;
+    own.folder /= name(config);
+    check_run(config, data, own);
+  }
 }
 
 std::vector<RunSummary> run_all(const std::vector<RunConfig>& configs, const DatasetSplits& data,

@@ -20,6 +20,10 @@ std::string seed_name(const RunConfig& config);
 void check_folders(const std::vector<RunConfig>& configs, const RunOptions& options,
                    const RunName& name = seed_name);
 
+// Throws what run_all would throw about the runs, before anything is written: see check_run.
+void check_runs(const std::vector<RunConfig>& configs, const DatasetSplits& data, const RunOptions& options,
+                const RunName& name = seed_name);
+
 // Each run has a subfolder of `options.folder`, which itself gets the metrics.jsonl and summary.json of all
 // runs that are over, those from earlier calls on the same folder included. All folders are checked before
 // anything is written. A terminal shows a live table. The other runs go on if one diverges. Returns the

@@ -36,7 +36,7 @@ def test_trainings_run(name, flags, cifar10, tmp_path):
         **{"--limit-test": "10", "--out": tmp_path / "run"},
     }
     if "--milestones" in flags:
-        values["--milestones"] = "1"
+        values |= {"--milestones": "1", "--epochs": "2"}
     if name == "compare":
         values["--seeds"] = "0"
     if "--config" in flags:

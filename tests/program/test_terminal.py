@@ -60,5 +60,5 @@ def test_at_60_columns_nothing_important_is_cut(cifar10, tmp_path):
 def test_no_line_about_testing_stays(cifar10, tmp_path):
     """The last one had stayed on the screen."""
     output = on_a_terminal("train", *tiny_training.flags(cifar10), "--out", tmp_path / "run")
-    after = output[output.rindex("testing") :]
+    after = output[output.rindex("  testing") :]
     assert "\x1b[1F\x1b[J" in after

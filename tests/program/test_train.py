@@ -57,13 +57,13 @@ def test_train_learns_and_writes_its_files(cifar10, tmp_path):
     assert f"accuracy {100 * rows[-1]['test_accuracy']:.2f} %" in result.stdout
     assert str(out) in result.stdout
     # Without a terminal there are plain lines, one for each epoch.
-    plan, lines = result.stderr.splitlines()[:4], result.stderr.splitlines()[4:]
+    plan, lines = result.stderr.splitlines()[:5], result.stderr.splitlines()[5:]
     assert [line.split()[1] for line in lines] == [f"{i}/10" for i in range(1, 11)]
     # Before, what is about to be done.
     assert plan[0].startswith(
         f"data: cifar10 from {cifar10}: 120 samples to train on, 50 to test on, 10 classes, 32 x 32"
     )
-    assert plan[1] == "model: resnet18, width 0.125"
+    assert plan[1].startswith("model: resnet18, width 0.125, on ")
     assert plan[2] == "optimizer: tensorion, lr 0.01, weight decay 0.01, schedule cosine"
     assert plan[3] == "training: 1 run of 10 epochs, 6 batches of 20 each"
 
