@@ -90,7 +90,7 @@ demo: build
 	rm -rf runs/demo
 	@if scripts/setup.sh demo; then \
 		.venv/bin/tensorion compare --dataset fashion-mnist --model resnet18 --width 0.25 \
-			--optimizers sgd,adamw,muon,tensorion --log-steps 10 --lr sgd=1,adamw=6e-3,muon=1.5e-2,tensorion=1.5e-2 \
+			--optimizers sgd,adamw,muon,tensorion --log-steps 10 --lr sgd=1.6,adamw=0.025,muon=0.025,tensorion=0.025 \
 			--schedule onecycle --epochs 3 --limit-train 9000 --limit-test 3000 --out runs/demo; \
 		.venv/bin/tensorion report runs/demo; \
 		echo; echo 'Look at runs/demo/report/test_accuracy.png: how far each optimizer is after the same number of epochs,'; \

@@ -7,6 +7,7 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
+#include <cmath>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -18,9 +19,11 @@
 #include "lab/experiments/preset_table.h"
 #include "lab/flags/validators.h"
 #include "lab/io/json_file.h"
+#include "lab/text/nearest.h"
 #include "lab/text/usage_error.h"
 #include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
+#include "lab/training/paired_difference.h"
 #include "lab/training/result_folder.h"
 #include "lab/training/run_all.h"
 
@@ -83,6 +86,28 @@ std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const st
   return runs;
 }
 
+void check_reference(const CompareOptions& options, const std::vector<RunConfig>& configs) {
+  if (options.reference.empty()) return;
+  std::vector<std::string> names;
+  for (const auto& config : configs) names.push_back(method_name(config));
+  if (std::find(names.begin(), names.end(), options.reference) == names.end()) {
+    throw UsageError("--reference must be one of the methods that are compared, " + c10::Join(", ", names) +
+                     ", got '" + options.reference + "'" + did_you_mean(options.reference, names));
+  }
+}
+
+// What summary.json has beyond the runs: the errors that come from the size of the test set, and the
+// differences.
+void add_errors(ordered_json& summary, const std::vector<OptimizerComparison>& rows, int64_t test_samples,
+                const std::vector<PairedDifference>& differences, const std::string& reference) {
+  summary["test_samples"] = test_samples;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double error = binomial_error(rows[i].test_accuracy.mean, test_samples);
+    summary["optimizers"][i]["binomial_error"] = std::isfinite(error) ? ordered_json(error) : nullptr;
+  }
+  if (!reference.empty()) summary["differences"] = to_json(differences, reference);
+}
+
 Workload workload_of(const CompareOptions& options) {
   const int64_t epochs = options.flags.common.training.epochs;
   const auto seeds = static_cast<int64_t>(options.seeds.size());
@@ -131,6 +156,10 @@ void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
       ->group(group);
 }
 
+void print_differences(const std::vector<PairedDifference>& differences, const std::string& reference) {
+  if (!reference.empty()) print_table(std::cout, difference_table(differences, reference));
+}
+
 }  // namespace
 
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
@@ -143,6 +172,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   auto& validation = options.flags.common.data.validation;
   if (options.grid && !validation) validation = 0;
   auto configs = make_configs(options.flags, checked_usage([&] { return find_methods(options, preset); }));
+  check_reference(options, configs);
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
@@ -169,7 +199,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   };
   if (!std::all_of(runs.begin(), runs.end(), is_over)) print_plan(configs, data, workload);
   const InterruptGuard guard;
-  if (!options.grid) check_runs(runs, data, runs_options);  // the rates of a search are not known yet
+  if (!options.grid) check_runs(runs, data, runs_options);  // a search sets the learning rates
   fs::create_directories(folder);
   write_config(command, options.flags, configs, folder);
   ordered_json searched;
@@ -185,20 +215,25 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   }
   const auto rows = compare(summaries);
   auto summary = to_json(rows, summaries);
+  const auto differences = options.reference.empty() ? std::vector<PairedDifference>()
+                                                     : paired_differences(summaries, options.reference);
+  add_errors(summary, rows, data.test.count(), differences, options.reference);
   if (!searched.is_null()) summary["grid"] = searched;
   if (preset == nullptr) {
     write_json(folder / "summary.json", summary);
-    print_comparison(std::cout, rows);
+    print_comparison(std::cout, rows, data.test.count());
+    print_differences(differences, options.reference);
     std::cout << "results in " << folder.string() << '\n';
     return;
   }
-  const auto table =
-      preset_table(*preset, options.scale, rows, configs.front(), read_rates(folder, summaries));
+  const auto table = preset_table(*preset, options.scale, rows, configs.front(),
+                                  read_rates(folder, summaries), data.test.count());
   summary["preset"] = preset->name;
   summary["scale"] = options.scale;
   summary["table"] = to_json(table);
   write_json(folder / "summary.json", summary);
   print_table(std::cout, table);
+  print_differences(differences, options.reference);
   draw_figures(folder);
 }
 
@@ -216,6 +251,11 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
+  command
+      .add_option("--reference", options.reference,
+                  "Show the differences of test accuracies from this method, paired by seed, with 95 % "
+                  "confidence intervals")
+      ->group("Output");
   add_rate_search_flags(command, options);
   add_run_flags(command, options.flags);
   command.get_option("--grid")->excludes("--lr");

@@ -23,6 +23,7 @@ struct CompareOptions {
   RateSearchOptions search;
   std::string scale = "paper";
   std::string preset_name;
+  std::string reference;  // the method that others are compared with; empty: none
 };
 
 // `options` must outlive the parsing.

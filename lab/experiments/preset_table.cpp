@@ -41,12 +41,12 @@ std::string setup_title(const RunConfig& config) {
 
 ResultTable preset_table(const Preset& preset, const std::string& scale,
                          const std::vector<OptimizerComparison>& rows, const RunConfig& config,
-                         const std::map<std::string, double>& rates) {
+                         const std::map<std::string, double>& rates, int64_t test_samples) {
   const bool with_paper = matches_paper(preset, config);
   ResultTable table{.title = (preset.title.empty() ? "" : preset.title + ": ") + setup_title(config),
-                    .header = {"method", "paper's name", "lr", "runs", "accuracy %"},
+                    .header = {"method", "paper's name", "lr", "runs", "accuracy %", "binomial"},
                     .rows = {},
-                    .alignment = "llrrr",
+                    .alignment = "llrrrr",
                     .notes = preset.notes};
   const auto add_column = [&](const char* name, bool is_there) {
     if (!is_there) return;
@@ -64,9 +64,12 @@ ResultTable preset_table(const Preset& preset, const std::string& scale,
     const bool is_preset = method != preset.methods.end();
     const PaperResult* paper = is_preset && method->paper ? &*method->paper : nullptr;
     const auto rate = rates.find(row.optimizer);
-    TableRow cells{row.optimizer, is_preset ? method->title : "-",
-                   rate == rates.end() ? "-" : string_printf("%.3g", rate->second), std::to_string(row.runs),
-                   cell(row.test_accuracy, 2, 100)};
+    TableRow cells{row.optimizer,
+                   is_preset ? method->title : "-",
+                   rate == rates.end() ? "-" : string_printf("%.3g", rate->second),
+                   std::to_string(row.runs),
+                   cell(row.test_accuracy, 2, 100),
+                   binomial_cell(row, test_samples)};
     const auto add_paper = [&](const char* format, double PaperResult::* mean, double PaperResult::* std) {
       if (with_paper)
         cells.push_back(paper == nullptr ? "-" : string_printf(format, paper->*mean, paper->*std));

@@ -195,7 +195,7 @@ bool printed_config(const CLI::App& command, const RunFlags& flags, const std::v
 
 void write_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs,
                   const std::filesystem::path& folder) {
-  if (std::filesystem::exists(folder / "config.toml")) return;
+  if (flags.resume && std::filesystem::exists(folder / "config.toml")) return;
   auto values = config_values(command, configs);
   for (const char* key : {"out", "resume"}) values.erase(key);
   if (values.value("grid", false)) values.erase("lr");  // is searched

@@ -34,8 +34,8 @@ bool printed_config(const CLI::App& command, const RunFlags& flags, const std::v
 // The configuration of each method, in their order.
 std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Method>& methods);
 
-// Writes the options in effect into the folder's config.toml, from which --resume DIR goes on. It stays as it
-// is if it is there already: a comparison goes on as it was begun.
+// Writes the options in effect into the folder's config.toml, from which --resume DIR goes on. One that is
+// there is kept when results are resumed.
 void write_config(const CLI::App& command, const RunFlags& flags, const std::vector<RunConfig>& configs,
                   const std::filesystem::path& folder);
 

@@ -41,6 +41,15 @@ Statistic statistic(const std::vector<double>& values) {
   return out;
 }
 
+double binomial_error(double accuracy, int64_t samples) {
+  return std::sqrt(accuracy * (1 - accuracy) / static_cast<double>(samples));
+}
+
+std::string binomial_cell(const OptimizerComparison& row, int64_t test_samples) {
+  if (row.test_accuracy.count == 0) return "-";
+  return string_printf("%.2f", 100 * binomial_error(row.test_accuracy.mean, test_samples));
+}
+
 std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs) {
   std::vector<OptimizerComparison> out;
   for (const auto& first : runs) {
@@ -93,16 +102,20 @@ ordered_json to_json(const std::vector<OptimizerComparison>& comparison,
   return {{"optimizers", std::move(optimizers)}, {"runs", std::move(summaries)}};
 }
 
-void print_comparison(std::ostream& out, const std::vector<OptimizerComparison>& comparison) {
-  std::vector<TableRow> rows{{"optimizer", "runs", "accuracy %", "best %", "test loss", "train loss",
-                              "seconds", "in optimizer", ""}};
+void print_comparison(std::ostream& out, const std::vector<OptimizerComparison>& comparison,
+                      int64_t test_samples) {
+  std::vector<TableRow> rows{{"optimizer", "runs", "accuracy %", "binomial", "best %", "test loss",
+                              "train loss", "seconds", "in optimizer", ""}};
   for (const auto& row : comparison) {
     rows.push_back({row.optimizer, std::to_string(row.runs), cell(row.test_accuracy, 2, 100),
-                    cell(row.best_test_accuracy, 2, 100), cell(row.test_loss, 4), cell(row.train_loss, 4),
-                    cell(row.seconds, 1), cell(row.optimizer_seconds, 1),
+                    binomial_cell(row, test_samples), cell(row.best_test_accuracy, 2, 100),
+                    cell(row.test_loss, 4), cell(row.train_loss, 4), cell(row.seconds, 1),
+                    cell(row.optimizer_seconds, 1),
                     row.diverged > 0 ? std::to_string(row.diverged) + " diverged" : ""});
   }
-  print_rows(out, rows, "lrrrrrrrl");
+  print_rows(out, rows, "lrrrrrrrrl");
+  out << "(+-: standard deviation over the seeds; binomial: standard error of the accuracy on "
+      << test_samples << " test samples)\n";
 }
 
 }  // namespace tensorion::lab

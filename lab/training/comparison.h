@@ -20,6 +20,10 @@ Statistic statistic(const std::vector<double>& values);
 // "85.12 +- 0.30", the mean alone for a single value, or "-" for none.
 std::string cell(const Statistic& statistic, int digits, double scale = 1);
 
+// The standard deviation of an accuracy measured on so many samples, sqrt(p (1 - p) / n): what another test
+// set of this size would change, which seeds do not show.
+double binomial_error(double accuracy, int64_t samples);
+
 // The runs of one method: those with the same label, or without one, with the same optimizer.
 struct OptimizerComparison {
   std::string optimizer;
@@ -34,6 +38,9 @@ struct OptimizerComparison {
   Statistic optimizer_seconds = {};  // as well
 };
 
+// "0.31", in percentage points, or "-" if every run diverged.
+std::string binomial_cell(const OptimizerComparison& row, int64_t test_samples);
+
 // In the order in which the optimizers first occur.
 std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs);
 
@@ -41,7 +48,8 @@ std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs);
 nlohmann::ordered_json to_json(const std::vector<OptimizerComparison>& comparison,
                                const std::vector<RunSummary>& runs);
 
-// An aligned table, a line for each optimizer.
-void print_comparison(std::ostream& out, const std::vector<OptimizerComparison>& comparison);
+// An aligned table, a line for each optimizer, with the binomial error of `test_samples`.
+void print_comparison(std::ostream& out, const std::vector<OptimizerComparison>& comparison,
+                      int64_t test_samples);
 
 }  // namespace tensorion::lab

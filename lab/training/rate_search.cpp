@@ -25,25 +25,60 @@ std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const 
   return runs;
 }
 
+namespace {
+
+std::optional<double> accuracy_of(const RunSummary& run) {
+  const auto* last = run.diverged ? nullptr : run.final_epoch();
+  return last == nullptr ? std::nullopt : std::optional(last->test_accuracy);
+}
+
+// The learning rate beyond the edge of the grid at which `best` is; none if it is inside.
+std::optional<double> rate_beyond(std::vector<double> lrs, double best) {
+  std::sort(lrs.begin(), lrs.end());
+  lrs.erase(std::unique(lrs.begin(), lrs.end()), lrs.end());
+  if (lrs.size() < 2) return std::nullopt;
+  if (best == lrs.front()) return lrs[0] * (lrs[0] / lrs[1]);
+  if (best == lrs.back()) return best * (best / lrs[lrs.size() - 2]);
+  return std::nullopt;
+}
+
+}  // namespace
+
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options) {
   const auto runs = run_all(search_runs(configs, options), data, run_options, method_name);
   std::vector<FoundRate> found;
+  std::vector<RunConfig> extensions;
   auto run = runs.begin();
-  for (auto& config : configs) {
+  for (const auto& config : configs) {
     auto& rate = found.emplace_back(FoundRate{
         .method = method_name(config), .lr_before = config.optimizer_options.lr(), .accuracies = {}});
     double best = -1;
     for (const double lr : options.lrs) {
-      const auto* last = run->diverged ? nullptr : run->final_epoch();
-      rate.accuracies.push_back(last == nullptr ? std::nullopt : std::optional(last->test_accuracy));
-      if (last != nullptr && last->test_accuracy > best) {
-        best = last->test_accuracy;
-        rate.lr = lr;
-      }
-      ++run;
+      rate.accuracies.push_back(accuracy_of(*run++));
+      if (rate.accuracies.back().value_or(-1) <= best) continue;
+      best = *rate.accuracies.back();
+      rate.lr = lr;
     }
-    if (rate.lr) config.optimizer_options.lr(*rate.lr);
+    if (rate.lr) rate.beyond = rate_beyond(options.lrs, *rate.lr);
+    if (!rate.beyond) continue;
+    auto one = options;
+    one.lrs = {*rate.beyond};
+    extensions.push_back(search_runs({config}, one).front());
+  }
+  auto more = run_options;
+  more.resume = true;  // the folder has the runs of the grid by now
+  const auto extended =
+      extensions.empty() ? std::vector<RunSummary>() : run_all(extensions, data, more, method_name);
+  auto next = extended.begin();
+  for (size_t i = 0; i < configs.size(); ++i) {
+    auto& rate = found[i];
+    if (rate.beyond) {
+      rate.beyond_accuracy = accuracy_of(*next++);
+      const auto best = std::max_element(rate.accuracies.begin(), rate.accuracies.end());
+      if (rate.beyond_accuracy > *best) rate.lr = rate.beyond;
+    }
+    if (rate.lr) configs[i].optimizer_options.lr(*rate.lr);
   }
   return found;
 }
@@ -60,13 +95,15 @@ ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<
     TableRow row{rate.method};
     for (const auto& accuracy : rate.accuracies)
       row.push_back(accuracy ? string_printf("%.2f", 100 * *accuracy) : "diverged");
-    const auto [smallest, largest] = std::minmax_element(lrs.begin(), lrs.end());
-    const bool is_edge = lrs.size() > 1 && (rate.lr == *smallest || rate.lr == *largest);
-    row.insert(row.end(),
-               {rate.lr ? string_printf("%g", *rate.lr) : "none", string_printf("%g", rate.lr_before),
-                !rate.lr  ? "every run diverged: " + string_printf("%g", rate.lr_before) + " is used"
-                : is_edge ? "at the grid's edge"
-                          : ""});
+    std::string remark;
+    if (!rate.lr) {
+      remark = string_printf("every run diverged: %g is used", rate.lr_before);
+    } else if (rate.beyond) {
+      remark = string_printf("the best was at the grid's edge: %g was tried, too: ", *rate.beyond) +
+               (rate.beyond_accuracy ? string_printf("%.2f", 100 * *rate.beyond_accuracy) : "diverged");
+    }
+    row.insert(row.end(), {rate.lr ? string_printf("%g", *rate.lr) : "none",
+                           string_printf("%g", rate.lr_before), remark});
     table.rows.push_back(std::move(row));
   }
   table.notes = {
@@ -86,6 +123,11 @@ ordered_json to_json(const std::vector<FoundRate>& found, const std::vector<doub
                        {"lr_before", rate.lr_before},
                        {"lr", rate.lr ? ordered_json(*rate.lr) : ordered_json(nullptr)},
                        {"accuracies", accuracies}});
+    if (rate.beyond) {
+      methods.back()["beyond"] = *rate.beyond;
+      methods.back()["beyond_accuracy"] =
+          rate.beyond_accuracy ? ordered_json(*rate.beyond_accuracy) : ordered_json(nullptr);
+    }
   }
   return {{"lrs", lrs}, {"methods", methods}};
 }

@@ -22,6 +22,9 @@ struct FoundRate {
   double lr_before = 0;
   std::optional<double> lr = {};                  // of the highest accuracy; none if every run diverged
   std::vector<std::optional<double>> accuracies;  // for each of the grid; none if the run diverged
+  // If the best of the grid is at its edge: the next one beyond it, which is tried, too, and its accuracy.
+  std::optional<double> beyond = {};
+  std::optional<double> beyond_accuracy = {};
 };
 
 // The runs of a search, marked as such: every configuration at every learning rate, labelled "sgd-lr0.1".
@@ -29,8 +32,9 @@ std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const 
 
 // Runs the grid in subfolders of `run_options.folder` and sets each configuration's learning rate to the one
 // with the highest accuracy after the last epoch (the first of them in the grid if there are several), on the
-// samples that the data holds out for validation. A method that diverged at every learning rate keeps its
-// own.
+// samples that the data holds out for validation. If that is at the edge of the grid, the next learning rate
+// beyond it is tried as well: as far from the edge as the edge is from its neighbor, by their quotient. A
+// method that diverged at every learning rate keeps its own.
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options);
 

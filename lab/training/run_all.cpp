@@ -15,11 +15,6 @@
 namespace tensorion::lab {
 namespace {
 
-RunOptions run_options_of(const RunConfig& config, RunOptions options, const RunName& name) {
-  options.folder /= name(config);
-  return options;
-}
-
 class Runs {
  public:
   Runs(const std::vector<RunConfig>& configs, const RunOptions& options, const RunName& name)
@@ -28,6 +23,7 @@ class Runs {
   }
 
   std::vector<RunSummary> run(const DatasetSplits& data) {
+    check_runs(configs_, data, options_, name_);
     // A folder that is not there yet is created by the first run, which holds a lock of its own.
     std::optional<FolderLock> lock;
     if (std::filesystem::exists(options_.folder)) lock.emplace(options_.folder);
@@ -45,7 +41,11 @@ class Runs {
   }
 
  private:
-  RunOptions options_of(const RunConfig& config) const { return run_options_of(config, options_, name_); }
+  RunOptions options_of(const RunConfig& config) const {
+    auto options = options_;
+    options.folder /= name_(config);
+    return options;
+  }
 
   void record(const RunSummary& summary) {
     const auto known = std::find_if(recorded_.begin(), recorded_.end(), [&](const RunSummary& other) {
@@ -156,13 +156,16 @@ void check_folders(const std::vector<RunConfig>& configs, const RunOptions& opti
 
 void check_runs(const std::vector<RunConfig>& configs, const DatasetSplits& data, const RunOptions& options,
                 const RunName& name) {
-  check_folders(configs, options, name);
-  for (const auto& config : configs) check_run(config, data, run_options_of(config, options, name));
+  for (const auto& config : configs) {
+    auto own = options;
+    own.folder /= name(config);
+    check_run(config, data, own);
+  }
 }
 
 std::vector<RunSummary> run_all(const std::vector<RunConfig>& configs, const DatasetSplits& data,
                                 const RunOptions& options, const RunName& name) {
-  check_runs(configs, data, options, name);
+  check_folders(configs, options, name);
   return Runs(configs, options, name).run(data);
 }
 

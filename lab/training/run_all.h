@@ -20,7 +20,7 @@ std::string seed_name(const RunConfig& config);
 void check_folders(const std::vector<RunConfig>& configs, const RunOptions& options,
                    const RunName& name = seed_name);
 
-// The same, and if a run was begun there with other options or data.
+// Throws what run_all would throw about the runs, before anything is written: see check_run.
 void check_runs(const std::vector<RunConfig>& configs, const DatasetSplits& data, const RunOptions& options,
                 const RunName& name = seed_name);
 

@@ -73,10 +73,16 @@ def test_the_grid_decides_the_learning_rates(image_folder, tmp_path):
             accuracies.append(final["final"]["test_accuracy"] if final["status"] == "finished" else None)
         assert entry["accuracies"] == accuracies
         best = max(range(3), key=lambda i: -1 if accuracies[i] is None else accuracies[i])
-        assert entry["lr"] == grid["lrs"][best]
-        assert read_json(out / f"{entry['method']}-seed0" / "config.json")["lr"] == grid["lrs"][best]
+        expected = grid["lrs"][best]
+        assert ("beyond" in entry) == (best != 1)
+        if "beyond" in entry:  # the best was at the edge, and the grid was extended
+            assert entry["beyond"] == pytest.approx(expected * expected / 0.02)
+            if (entry["beyond_accuracy"] or -1) > accuracies[best]:
+                expected = entry["beyond"]
+        assert entry["lr"] == expected
+        assert read_json(out / f"{entry['method']}-seed0" / "config.json")["lr"] == expected
     assert "Validation accuracy (%) by learning rate" in result.stdout
-    edges = sum(entry["lr"] != 0.02 for entry in grid["methods"])
+    edges = sum("beyond" in entry for entry in grid["methods"])
     assert result.stdout.count("at the grid's edge") == edges
 
 

@@ -63,10 +63,9 @@ def test_train_learns_and_writes_its_files(cifar10, tmp_path):
     assert plan[0].startswith(
         f"data: cifar10 from {cifar10}: 120 samples to train on, 50 to test on, 10 classes, 32 x 32"
     )
-    assert plan[1] == "model: resnet18, width 0.125, on cpu"
+    assert plan[1].startswith("model: resnet18, width 0.125, on ")
     assert plan[2] == "optimizer: tensorion, lr 0.01, weight decay 0.01, schedule cosine"
     assert plan[3] == "training: 1 run of 10 epochs, 6 batches of 20 each"
-    assert plan[4].startswith("time: ")
 
 
 def torch_scheduler(name, optimizer, epochs, steps):

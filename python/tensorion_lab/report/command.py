@@ -12,7 +12,13 @@ from typing import NoReturn
 from tensorion_lab.report.document import Document, Section
 from tensorion_lab.report.errors import ReportError
 from tensorion_lab.report.evaluations import Evaluation, read_evaluations
-from tensorion_lab.report.experiments import Experiment, experiment_sections, paper_section, read_experiment
+from tensorion_lab.report.experiments import (
+    Experiment,
+    difference_sections,
+    experiment_sections,
+    paper_section,
+    read_experiment,
+)
 from tensorion_lab.report.page import html_page
 from tensorion_lab.report.runs import Run, has_runs, read_runs
 from tensorion_lab.report.table import text_table
@@ -114,7 +120,7 @@ def _report(options: argparse.Namespace, out: Path) -> tuple[Path, list[Section]
             sections += [section] if (section := paper_section(directory)) else []
         except ReportError as error:
             problems.append(str(error))
-    sections += _sections(runs, experiments, evaluations, options.dpi, problems)
+    sections += _sections(runs, experiments, evaluations, others, options.dpi, problems)
     if not sections:
         raise ReportError("; ".join(problems))
     left_out = [f"Left out: {problem}" for problem in problems]
@@ -127,10 +133,11 @@ def _sections(
     runs: Sequence[Run],
     experiments: Sequence[Experiment],
     evaluations: Sequence[Evaluation],
+    comparisons: Sequence[Path],
     dpi: int,
     problems: list[str],
 ) -> list[Section]:
-    """Adds to `problems` what is wrong with experiments that cannot be drawn."""
+    """Adds to `problems` what is wrong with experiments and comparisons that cannot be drawn."""
     try:
         from tensorion_lab.report.confusion import evaluation_sections
         from tensorion_lab.report.training import training_sections
@@ -139,6 +146,11 @@ def _sections(
         for experiment in experiments:
             try:
                 sections += experiment_sections(experiment, dpi)
+            except ReportError as error:
+                problems.append(str(error))
+        for folder in comparisons:
+            try:
+                sections += difference_sections(folder, dpi)
             except ReportError as error:
                 problems.append(str(error))
         if any(run.epochs for run in runs):

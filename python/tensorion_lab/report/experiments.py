@@ -65,6 +65,17 @@ def paper_section(folder: Path) -> Section | None:
         raise ReportError(f"{folder / SUMMARY}: not as the program writes it: {error!r}") from None
 
 
+def difference_sections(folder: Path, dpi: int) -> list[Section]:
+    """The differences from a reference method, where the folder's comparison has one."""
+    from tensorion_lab.report.differences import difference_section
+
+    summary = _read_summary(folder)
+    try:
+        return [difference_section(summary, dpi)] if "differences" in summary else []
+    except (KeyError, TypeError) as error:
+        raise ReportError(f"{folder / SUMMARY}: not as the program writes it: {error!r}") from None
+
+
 def experiment_sections(experiment: Experiment, dpi: int) -> list[Section]:
     from tensorion_lab.report.laplace import laplace_sections
     from tensorion_lab.report.tightness import tightness_sections

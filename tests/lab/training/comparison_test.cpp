@@ -43,8 +43,8 @@ TEST(Comparison, StatisticsOfTheRunsThatFinished) {
   EXPECT_EQ(nlohmann::json::parse(json.dump())["optimizers"][1]["test_accuracy"]["std"], nullptr);
   EXPECT_EQ(json["runs"][3]["status"], "diverged");
   std::ostringstream table;
-  print_comparison(table, rows);
-  EXPECT_NE(table.str().find("sgd           3  37.50 +- 35.36"), std::string::npos) << table.str();
+  print_comparison(table, rows, 100);
+  EXPECT_NE(table.str().find("sgd           3  37.50 +- 35.36      4.84"), std::string::npos) << table.str();
   EXPECT_NE(table.str().find("1 diverged"), std::string::npos);
 }
 
