@@ -1,8 +1,15 @@
+import signal
+
 import pytest
 from report_runs import make_comparison, report
 from tiny_data import cifar10, image_folder
 
 __all__ = ["cifar10", "compared", "image_folder"]
+
+# The program leaves signals alone that it was started to ignore, as by nohup or in the background of a script. Tests
+# send it these, however they were started themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

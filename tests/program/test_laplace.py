@@ -106,8 +106,11 @@ def test_laplace_stops_at_once_and_says_how_to_go_on(tmp_path):
         assert "2 runs of 1000000000 steps" in process.stderr.readline()
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        message = process.stderr.read()
-        assert process.wait(timeout=60) == 128 + signal.SIGINT
+        try:
+            _, message = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 128 + signal.SIGINT
     assert "stopping as soon as the work so far is saved" in message
     assert message.endswith("stopped in run 1 of 2\nTo go on, run the same command with --resume.\n")
 
