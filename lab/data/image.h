@@ -12,6 +12,9 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
+// Beyond this many pixels the header of a file is taken to be corrupt, not obeyed.
+inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
+
 // Bytes of someone else's memory, planar: channel, then row, then column.
 struct ImageView {
   const uint8_t* pixels = nullptr;

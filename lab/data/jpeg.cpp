@@ -12,9 +12,6 @@
 namespace tensorion::lab {
 namespace {
 
-// Beyond this many pixels a header is taken to be corrupt, not obeyed.
-constexpr int64_t kMaxPixels = int64_t{1} << 27;
-
 // Huffman coding takes a bit for each block of 8 x 8 pixels at least, arithmetic coding less only for
 // pictures that show nothing: no memory is taken for a picture that so few bytes cannot hold.
 constexpr int64_t kMaxPixelsPerByte = int64_t{8} * 64;
@@ -102,7 +99,7 @@ JpegDecoder::JpegDecoder(std::string_view bytes, std::filesystem::path path)
     return "a picture of " + std::to_string(size().height) + " x " + std::to_string(size().width) +
            " pixels ";
   };
-  if (pixels > kMaxPixels) throw FileError(state.path, text() + "is more than is read");
+  if (pixels > kMaxImagePixels) throw FileError(state.path, text() + "is more than is read");
   if (pixels / kMaxPixelsPerByte > static_cast<int64_t>(bytes.size())) {
     throw FileError(state.path, text() + "does not fit into " + std::to_string(bytes.size()) + " bytes");
   }

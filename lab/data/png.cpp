@@ -13,9 +13,6 @@
 namespace tensorion::lab {
 namespace {
 
-// Beyond this many pixels a header is taken to be corrupt, not obeyed.
-constexpr int64_t kMaxPixels = int64_t{1} << 27;
-
 // Deflate makes at most 1032 bytes of one, each of up to 8 pixels: no memory is taken for a picture that so
 // few bytes cannot hold.
 constexpr int64_t kMaxPixelsPerByte = int64_t{1032} * 8;
@@ -69,7 +66,7 @@ PngDecoder::PngDecoder(std::string_view bytes, std::filesystem::path path)
   png_set_read_fn(state.png, &state, State::on_read);
   png_read_info(state.png, state.info);
   const int64_t pixels = size().height * size().width;
-  if (pixels > kMaxPixels || pixels / kMaxPixelsPerByte > static_cast<int64_t>(bytes.size())) {
+  if (pixels > kMaxImagePixels || pixels / kMaxPixelsPerByte > static_cast<int64_t>(bytes.size())) {
     std::snprintf(state.message, sizeof state.message, "%ld x %ld pixels do not fit into %zu bytes",
                   size().height, size().width, bytes.size());
     state.fail();

@@ -9,9 +9,9 @@
 
 namespace tensorion::lab {
 
-// Decodes one image to RGB, as Pillow's convert("RGB") does: palettes and grayscale are expanded, 16 bits are
-// scaled to 8, transparency is dropped, and gamma is not applied. Throws a FileError that names `path` if the
-// bytes are corrupt or truncated.
+// Decodes one image to RGB, as Pillow's convert("RGB") does: palettes and grayscale are expanded, of 16 bits
+// the higher 8 are kept, transparency is dropped, and gamma is not applied. Throws a FileError that names
+// `path` if the bytes are corrupt or truncated.
 class PngDecoder {
  public:
   // Reads the header. The bytes must outlive the decoder.

@@ -1,15 +1,13 @@
 """What runs left on disk, as it stands in their files."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tensorion_lab.report.errors import ReportError
-from tensorion_lab.report.runs import CONFIG, METRICS, find_runs
+from tensorion_lab.report.json_files import read_lines, read_object
+from tensorion_lab.report.runs import CONFIG, METRICS, STEPS, find_runs
 
-STEPS = "steps.jsonl"
 IDENTITY = ("run", "optimizer", "label", "seed")  # keys of a line that say which run it is of
 
 
@@ -34,27 +32,12 @@ def read_metrics(directories: Sequence[Path]) -> list[RunMetrics]:
 
 
 def _read(folder: Path, name: str) -> RunMetrics:
-    config = (
-        _parse(folder / CONFIG, (folder / CONFIG).read_text(encoding="utf-8")) if (folder / CONFIG).exists() else {}
-    )
-    return RunMetrics(name, config, _lines(folder / METRICS), _lines(folder / STEPS))
+    config = read_object(folder / CONFIG) if (folder / CONFIG).exists() else {}
+    return RunMetrics(name, config, _rows(folder / METRICS), _rows(folder / STEPS))
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.exists():
-        return []
-    *lines, _ = path.read_text(encoding="utf-8").split("\n")  # the rest is half written
-    return [_parse(f"{path}, line {number}", line) for number, line in enumerate(lines, start=1)]
-
-
-def _parse(where: Path | str, text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ReportError(f"{where}: broken JSON: {getattr(error, 'msg', error)}") from None
-    if not isinstance(value, dict):
-        raise ReportError(f"{where}: expected a JSON object, got {text[:40]}")
-    return value
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [row for _, row in read_lines(path, complete=False)] if path.exists() else []
 
 
 def numbers(row: dict[str, Any], *without: str) -> dict[str, float]:

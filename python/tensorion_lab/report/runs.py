@@ -5,7 +5,6 @@ once it has ended, `summary.json`. A folder that holds runs, at any depth, is a 
 own `metrics.jsonl`, if any, repeats theirs.
 """
 
-import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tensorion_lab.report.errors import ReportError
+from tensorion_lab.report.json_files import read_lines, read_object, shown
 
 METRICS, CONFIG, SUMMARY, STEPS = "metrics.jsonl", "config.json", "summary.json", "steps.jsonl"
 STEP_VALUES = ("loss", "gradient_norm", "lr")
@@ -102,16 +102,16 @@ def has_runs(directory: Path) -> bool:
 
 
 def read_run(folder: Path) -> Run:
-    config = _read_object(folder / CONFIG)
+    config = read_object(folder / CONFIG)
     for key, kind in OPTIONS.items():
         if key not in config:
             raise ReportError(f"{folder / CONFIG}: expected the key '{key}'")
         if not isinstance(config[key], kind):
             expected = "text" if kind is str else "a whole number"
-            raise ReportError(f"{folder / CONFIG}: expected '{key}' to be {expected}, got {_shown(config[key])}")
+            raise ReportError(f"{folder / CONFIG}: expected '{key}' to be {expected}, got {shown(config[key])}")
     if "train_samples" in config:
         _number(config["train_samples"], "train_samples", str(folder / CONFIG))
-    summary = _read_object(folder / SUMMARY) if (folder / SUMMARY).exists() else None
+    summary = read_object(folder / SUMMARY) if (folder / SUMMARY).exists() else None
     if summary is None:
         status = Status.UNFINISHED
     else:
@@ -126,57 +126,23 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ReportError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ReportError(f"{path}: expected UTF-8 text: {error.reason} at byte {error.start}") from None
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(_read_text(path))
-    except ValueError as error:
-        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ReportError(f"{path}{line}: broken JSON: {getattr(error, 'msg', error)}") from None
-    if not isinstance(value, dict):
-        raise ReportError(f"{path}: expected a JSON object, got {_shown(value)}")
-    return value
-
-
 def _read_steps(path: Path) -> dict[int, dict[str, float]]:
-    *lines, _ = _read_text(path).split("\n")  # the rest is half written
     rows = {}
-    for number, line in enumerate(lines, start=1):
+    for where, row in read_lines(path, complete=False):
         try:
-            row = json.loads(line)
             rows[int(row["step"])] = {key: float(row[key]) for key in STEP_VALUES if row[key] is not None}
         except (ValueError, KeyError, TypeError) as error:
-            raise ReportError(f"{path}, line {number}: not as the program writes it: {error!r}") from None
+            raise ReportError(f"{where}: not as the program writes it: {error!r}") from None
     return rows
 
 
 def _read_epochs(path: Path, config: Mapping[str, Any], complete: bool) -> list[Epoch]:
-    *lines, rest = _read_text(path).split("\n")
-    if complete:  # else the rest may be a line that is half written
-        lines.append(rest)
     epochs: list[Epoch] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            value = json.loads(line)
-        except ValueError as error:
-            raise ReportError(f"{where}: broken JSON: {getattr(error, 'msg', error)}") from None
-        if not isinstance(value, dict):
-            raise ReportError(f"{where}: expected a JSON object, got {_shown(value)}")
+    for where, value in read_lines(path, complete=complete):
         epoch = _epoch(value, where)
         for key in ("optimizer", "seed"):
             if value.get(key, config[key]) != config[key]:
-                raise ReportError(f"{where}: '{key}' is {_shown(value[key])}, but {_shown(config[key])} in {CONFIG}")
+                raise ReportError(f"{where}: '{key}' is {shown(value[key])}, but {shown(config[key])} in {CONFIG}")
         if epochs and epoch.epoch <= epochs[-1].epoch:
             raise ReportError(f"{where}: epoch {epoch.epoch} follows epoch {epochs[-1].epoch}")
         epochs.append(epoch)
@@ -194,7 +160,7 @@ def _epoch(values: Mapping[str, Any], where: str) -> Epoch:
 
     def check(key: str, right: bool, expected: str) -> None:
         if not right:
-            raise ReportError(f"{where}: expected '{key}' {expected}, got {_shown(values[key])}")
+            raise ReportError(f"{where}: expected '{key}' {expected}, got {shown(values[key])}")
 
     check("epoch", numbers["epoch"] >= 0 and numbers["epoch"] % 1 == 0, "to count epochs")
     accuracy = numbers["test_accuracy"]
@@ -206,13 +172,8 @@ def _epoch(values: Mapping[str, Any], where: str) -> Epoch:
 
 def _number(value: Any, key: str, where: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ReportError(f"{where}: expected '{key}' to be a number, got {_shown(value)}")
+        raise ReportError(f"{where}: expected '{key}' to be a number, got {shown(value)}")
     try:
         return float(value)
     except OverflowError:
         return math.copysign(math.inf, value)
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else text[:37] + "..."
