@@ -1,4 +1,4 @@
-// The program `tensorion`, one subcommand for each job.
+// The entry point of the program `tensorion`: parses the command line and runs one subcommand.
 #include <c10/util/Exception.h>
 #include <torch/version.h>
 
@@ -34,8 +34,8 @@ namespace {
 using tensorion::lab::did_you_mean;
 namespace fs = std::filesystem;
 
-// The command line, last argument first as CLI11 wants it. `--resume DIR` stands for --resume with the folder
-// as --out and the flags that its config.json or config.toml has.
+// Returns the command line in reverse order, as CLI11 expects it. `--resume DIR` expands to
+// `--resume --out DIR --config FILE`, where FILE is config.json or config.toml in DIR.
 std::vector<std::string> arguments(int argc, char** argv) {
   std::vector<std::string> words;
   for (int i = 1; i < argc; ++i) {
@@ -46,14 +46,14 @@ std::vector<std::string> arguments(int argc, char** argv) {
     const auto file = fs::exists(folder / "config.json") ? folder / "config.json" : folder / "config.toml";
     if (!fs::exists(file))
       throw tensorion::lab::UsageError("--resume " + folder.string() +
-                                       ": the folder has no results to go on with");
+                                       ": expected a folder with config.json or config.toml, found neither");
     words.insert(words.end(), {"--out", folder.string(), "--config", file.string()});
   }
   std::reverse(words.begin(), words.end());
   return words;
 }
 
-// What was not understood, with the nearest name.
+// The error message for an unknown command, option or argument. It suggests the closest known name.
 std::string unknown_argument(const CLI::App& program) {
   const auto used = program.get_subcommands();
   const auto& app = used.empty() ? program : *used.front();
@@ -72,7 +72,7 @@ std::string unknown_argument(const CLI::App& program) {
   return "unknown command " + tensorion::lab::shortened(word) + did_you_mean(word, known);
 }
 
-// Lists as the command line has them: CLI11 shows the default of one as "[1,2]" or "1 2".
+// Prints the default values of list options as users type them: "1,2". CLI11 prints "[1,2]" or "1 2".
 void show_lists_with_commas(CLI::App& program) {
   for (auto* command : program.get_subcommands({})) {
     for (auto* option : command->get_options()) {
@@ -85,7 +85,7 @@ void show_lists_with_commas(CLI::App& program) {
   }
 }
 
-// "--epochs: must be ..." as a sentence.
+// Turns CLI11's "--epochs: must be ..." into the sentence "--epochs must be ...".
 std::string sentence(std::string what) {
   if (const auto colon = what.find(": must "); colon != std::string::npos) what.erase(colon, 1);
   return what;
@@ -109,9 +109,9 @@ int main(int argc, char** argv) {
   tensorion::lab::add_export(program);
   show_lists_with_commas(program);
 
-  // Status 2: the command line is wrong. Status 1: anything else is. docs/reliability.md has the rule.
+  // Exit status 2 means that the command line is invalid, and 1 any other error (see docs/reliability.md).
   const auto fail = [&](const std::string& what, int status = 1) {
-    // Errors of the library already name the function they come from.
+    // Error messages of the library already start with the name of the function.
     const auto used = program.get_subcommands();
     if (!what.starts_with('['))
       std::cerr << "[tensorion" << (used.empty() ? "" : " " + used[0]->get_name()) << "] ";
@@ -126,8 +126,8 @@ int main(int argc, char** argv) {
     if (error.get_exit_code() == 0) return program.exit(error);
     return fail(sentence(error.what()), 2);
   } catch (const tensorion::lab::Interrupted& error) {
-    std::cerr << error.what() << "\nTo go on, run the same command with --resume.\n";
-    return 128 + tensorion::lab::interrupt_signal();  // as a shell reports a signal
+    std::cerr << error.what() << "\nTo continue, run the same command with --resume.\n";
+    return 128 + tensorion::lab::interrupt_signal();  // the shell's convention for signals
   } catch (const tensorion::lab::UsageError& error) {
     return fail(error.what(), 2);
   } catch (const c10::Error& error) {
@@ -140,6 +140,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   if (!std::cout.flush())
-    return fail(std::string("cannot write to the standard output: ") + std::strerror(errno));
+    return fail(std::string("cannot write to standard output: ") + std::strerror(errno));
   return 0;
 }

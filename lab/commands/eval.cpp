@@ -30,18 +30,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kLargestMatrix = 20;     // classes of which the whole matrix is printed
-constexpr int64_t kListedConfusions = 15;  // and else, so many of its entries
+// Up to kMaxMatrixClasses classes, the whole confusion matrix is printed. For more classes, its
+// kListedConfusions largest entries are printed.
+constexpr int64_t kMaxMatrixClasses = 20;
+constexpr int64_t kListedConfusions = 15;
 
 struct EvalOptions {
   RunFlags flags;
-  // Options of runs that have no meaning here, but stand in config.json.
+  // Options of training runs, which eval ignores. They are here because config.json contains them.
   std::string optimizer;
   std::string label;
   int64_t seed = 0;
 };
 
-// The flags of runs that mean something here.
+// Returns true if eval uses this flag of training runs.
 bool is_used(const std::string& flag) {
   static const std::set<std::string> used{
       "--help",   "--config", "--dataset", "--data",    "--image-size", "--limit-test",
@@ -52,7 +54,7 @@ bool is_used(const std::string& flag) {
 
 struct Confusion {
   int64_t actual;
-  int64_t said;
+  int64_t predicted;
   int64_t count;
 };
 
@@ -61,7 +63,7 @@ std::string percent(double part, double whole) {
 }
 
 ResultTable matrix_table(const at::Tensor& confusion, const std::vector<std::string>& classes) {
-  ResultTable table{.title = "Confusion matrix: pictures of each class (rows) by what was said (columns)",
+  ResultTable table{.title = "Confusion matrix: images by true class (rows) and predicted class (columns)",
                     .header = {"", "class"},
                     .rows = {},
                     .alignment = "rl"};
@@ -70,13 +72,13 @@ ResultTable matrix_table(const at::Tensor& confusion, const std::vector<std::str
   for (int64_t j = 0; j < n; ++j) table.header.push_back(std::to_string(j));
   table.header.insert(table.header.end(), {"recall %", "precision %"});
   table.alignment.append(n + 2, 'r');
-  const auto said = confusion.sum(0), actual = confusion.sum(1);
+  const auto predicted = confusion.sum(0), actual = confusion.sum(1);
   for (int64_t i = 0; i < n; ++i) {
     TableRow row{std::to_string(i), classes[i]};
     for (int64_t j = 0; j < n; ++j) row.push_back(std::to_string(counts[i][j]));
-    const auto right = static_cast<double>(counts[i][i]);
-    row.push_back(percent(right, actual[i].item<double>()));
-    row.push_back(percent(right, said[i].item<double>()));
+    const auto correct = static_cast<double>(counts[i][i]);
+    row.push_back(percent(correct, actual[i].item<double>()));
+    row.push_back(percent(correct, predicted[i].item<double>()));
     table.rows.push_back(std::move(row));
   }
   return table;
@@ -92,13 +94,13 @@ ResultTable confusions_table(const at::Tensor& confusion, const std::vector<std:
   }
   std::stable_sort(all.begin(), all.end(),
                    [](const Confusion& a, const Confusion& b) { return a.count > b.count; });
-  ResultTable table{.title = "The most frequent confusions",
-                    .header = {"class", "taken for", "pictures"},
+  ResultTable table{.title = "Most frequent confusions",
+                    .header = {"true class", "predicted class", "images"},
                     .rows = {},
                     .alignment = "llr",
-                    .notes = {"(the whole matrix is in evaluation.json)"}};
+                    .notes = {"(evaluation.json has the whole matrix)"}};
   for (size_t i = 0; i < std::min<size_t>(all.size(), kListedConfusions); ++i) {
-    table.rows.push_back({classes[all[i].actual], classes[all[i].said], std::to_string(all[i].count)});
+    table.rows.push_back({classes[all[i].actual], classes[all[i].predicted], std::to_string(all[i].count)});
   }
   return table;
 }
@@ -120,14 +122,15 @@ nlohmann::ordered_json to_json(const EvalOptions& options, const Evaluation& res
           {"confusion", rows}};
 }
 
-// The configuration of the run that the weights are of is used for all flags that are not given.
+// Returns the folder of the run that wrote the weights, or an empty path if there is no config.json next to
+// them. Flags that are not given are taken from that file.
 fs::path run_folder(const fs::path& weights) {
   const auto folder = weights.parent_path();
   return is_file(folder / "config.json") ? (folder.empty() ? fs::path(".") : folder) : fs::path();
 }
 
-// Without a configuration, what the file itself tells: the model by names and shapes, the data set by its
-// metadata.
+// Used if there is no config.json. Infers the model from the names and shapes of the weights and reads the
+// data set from the metadata.
 void take_flags_from_weights(CLI::App& command, const std::string& path) {
   if (!command.get_option("--model")->empty()) return;
   const auto file = read_weights(path);
@@ -137,7 +140,7 @@ void take_flags_from_weights(CLI::App& command, const std::string& path) {
   if (const auto dataset = file.metadata.find("dataset"); dataset != file.metadata.end())
     values.emplace_back("--dataset", dataset->second);
   if (values.empty()) return;
-  std::cerr << "from the weights:";
+  std::cerr << "flags inferred from the weights:";
   for (const auto& [flag, value] : values) {
     if (command.get_option(flag)->empty()) std::cerr << ' ' << flag << ' ' << value;
   }
@@ -148,7 +151,7 @@ void take_flags_from_weights(CLI::App& command, const std::string& path) {
 void evaluate_weights(CLI::App& command, EvalOptions& options) {
   auto& flags = options.flags;
   for (const auto& flag : given_flags(command)) {
-    if (!is_used(flag)) throw UsageError(flag + " is a flag of training; eval does not train");
+    if (!is_used(flag)) throw UsageError(flag + " is an option of training and cannot be used with eval");
   }
   auto& config = flags.common;
   const auto folder = run_folder(config.weights);
@@ -162,28 +165,28 @@ void evaluate_weights(CLI::App& command, EvalOptions& options) {
   }
   const auto device = resolve_device(has_device ? flags.device : "auto");
   config.training.device = device;
-  config.data.limit_train = 1;  // is not looked at
+  config.data.limit_train = 1;  // the training split is not used
   config.data.validation = std::nullopt;
   at::set_num_threads(static_cast<int>(config.threads));
   const auto data = load_data(config);
   auto fresh = config;
   fresh.weights.clear();
   const auto model = make_model(fresh, data);
-  const auto drawn = load_weights(*model, config.weights);
-  TORCH_CHECK_VALUE(drawn.empty(), config.weights, " has a head for another number of classes than the ",
-                    data.classes.size(), " of ", config.dataset);
+  const auto reinitialized = load_weights(*model, config.weights);
+  TORCH_CHECK_VALUE(reinitialized.empty(), config.weights, " must have a head for the ", data.classes.size(),
+                    " classes of ", config.dataset, ", but the head is missing or has a different number");
   const auto result = evaluate(*model, test_loader(config, data), device, config.training.amp);
 
   const auto count = static_cast<double>(data.test.count());
   std::cout << string_printf(
-      "accuracy %.2f %% +- %.2f (binomial), loss %.4f on %ld test pictures\n\n", 100 * result.accuracy,
+      "accuracy %.2f %% +- %.2f (binomial), loss %.4f on %ld test images\n\n", 100 * result.accuracy,
       100 * std::sqrt(result.accuracy * (1 - result.accuracy) / count), result.loss, data.test.count());
-  const bool is_small = static_cast<int64_t>(data.classes.size()) <= kLargestMatrix;
+  const bool is_small = static_cast<int64_t>(data.classes.size()) <= kMaxMatrixClasses;
   print_table(std::cout, is_small ? matrix_table(result.confusion, data.classes)
                                   : confusions_table(result.confusion, data.classes));
   const auto out = flags.out.empty() ? folder : flags.out;
   if (out.empty()) {
-    std::cout << "(--out DIR keeps it as evaluation.json, with a figure)\n";
+    std::cout << "(--out DIR saves the results as evaluation.json, with a figure)\n";
     return;
   }
   fs::create_directories(out);
@@ -196,17 +199,18 @@ void evaluate_weights(CLI::App& command, EvalOptions& options) {
 void add_eval(CLI::App& program) {
   const auto options = std::make_shared<EvalOptions>();
   auto* command = program.add_subcommand("eval",
-                                         "Test weights: accuracy, loss and confusion matrix. Flags come from "
-                                         "the config.json beside the weights");
+                                         "Evaluate weights on the test set: accuracy, loss and confusion "
+                                         "matrix. Flags default to the config.json next to the weights");
   add_run_flags(*command, options->flags);
   command->add_option("--optimizer", options->optimizer);
   command->add_option("--label", options->label);
   command->add_option("--seed", options->seed);
-  // A run's config.json has all flags: they are known, but not for use.
+  // All flags of training are defined, because config.json contains them, but those that eval ignores are
+  // hidden.
   for (auto* option : command->get_options()) {
     if (!option->get_lnames().empty() && !is_used("--" + option->get_lnames().front())) option->group("");
   }
-  command->get_option("--weights")->required()->description("The safetensors file to test");
+  command->get_option("--weights")->required()->description("The safetensors file to evaluate");
   command->callback([command, options] { evaluate_weights(*command, *options); });
 }
 

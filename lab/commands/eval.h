@@ -1,4 +1,4 @@
-// `tensorion eval`: how well weights do on the test set, class by class.
+// `tensorion eval`: evaluates weights on the test set, with a confusion matrix.
 #pragma once
 
 #include <CLI/App.hpp>

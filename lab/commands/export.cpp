@@ -11,7 +11,8 @@ void add_export(CLI::App& program) {
       .add_subcommand("export", "Write the metrics of runs for TensorBoard, as CSV, or to Weights & Biases")
       ->allow_extras()
       ->callback([] {
-        throw std::runtime_error("exports are made by the Python package's tensorion, not by this");
+        throw std::runtime_error(
+            "export is implemented in Python; run the `tensorion` command that the Python package installs");
       });
 }
 

@@ -1,4 +1,5 @@
-// `tensorion export`: known here so that it is listed; it is in the Python package.
+// `tensorion export`: only listed here for --help. It is implemented in python/tensorion_lab/export, and the
+// console script of the Python package runs it without starting this program.
 #pragma once
 
 #include <CLI/App.hpp>

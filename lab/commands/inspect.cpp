@@ -35,7 +35,7 @@ struct NamedShape {
   at::Tensor values;  // undefined if only a shape was given
 };
 
-// The weights of a model for ImageNet, without vectors.
+// The shapes of all weights of an ImageNet model, except vectors.
 std::vector<NamedShape> weights_of(const std::string& name) {
   std::vector<NamedShape> weights;
   const auto model = make_model({.name = name});
@@ -55,11 +55,11 @@ std::vector<int64_t> parse_shape(const std::string& text) {
     if (error != std::errc() || end != part.data() + part.size() || size < 1) {
       throw UsageError(
           "expected a shape of positive sizes such as 64x3x7x7, a model such as resnet18, or a "
-          "file of weights, got '" +
+          "safetensors file, got '" +
           shortened(text) + "'" + did_you_mean(text, model_names()));
     }
     if (size > std::numeric_limits<int64_t>::max() / elements) {
-      throw UsageError("expected a shape of fewer than 2^63 elements, got '" + text + "'");
+      throw UsageError("expected a shape with fewer than 2^63 elements, got '" + text + "'");
     }
     elements *= size;
     shape.push_back(size);
@@ -67,7 +67,7 @@ std::vector<int64_t> parse_shape(const std::string& text) {
   return shape;
 }
 
-// Shapes such as "64x3x7x7,512x512x3x3", or the name of a model.
+// Parses shapes such as "64x3x7x7,512x512x3x3" or the name of a model.
 std::vector<NamedShape> parse_shapes(const std::string& text) {
   const auto& models = model_names();
   if (std::find(models.begin(), models.end(), text) != models.end()) return weights_of(text);
@@ -76,7 +76,7 @@ std::vector<NamedShape> parse_shapes(const std::string& text) {
   return tensors;
 }
 
-// The floating-point tensors of a safetensors file.
+// Reads the floating-point tensors of a safetensors file.
 std::vector<NamedShape> read_tensors(const std::string& path) {
   std::vector<NamedShape> tensors;
   for (const auto& [name, values] : read_safetensors(path).tensors) {
@@ -87,19 +87,19 @@ std::vector<NamedShape> read_tensors(const std::string& path) {
   return tensors;
 }
 
-// Of one unfolding of a tensor with values: the sum and the largest of its singular values.
+// The norms of one unfolding of a tensor with values.
 struct MatrixNorms {
-  double nuclear = 0;
-  double spectral = 0;
+  double nuclear = 0;   // the sum of the singular values
+  double spectral = 0;  // the largest singular value
 };
 
 struct Inspected {
   NamedShape tensor;
   int64_t elements = 1;
   std::vector<Unfolding> unfoldings;
-  size_t balanced = 0;  // its index in `unfoldings`, if there are any
+  size_t balanced = 0;  // the index of the balanced unfolding in `unfoldings`, if there are any
   double frobenius = 0;
-  std::vector<MatrixNorms> norms;  // of each of the `unfoldings`, if there are values
+  std::vector<MatrixNorms> norms;  // of each unfolding, if there are values
 };
 
 MatrixNorms matrix_norms(const at::Tensor& matrix) {
@@ -107,8 +107,8 @@ MatrixNorms matrix_norms(const at::Tensor& matrix) {
   return {values.sum(at::kDouble).item<double>(), values.max().item<double>()};
 }
 
-// The dual norm of the tensor, and the bound min over unfoldings of the spectral norm that its relaxed norm
-// obeys.
+// The dual norm of the tensor (the maximum nuclear norm over the unfoldings) and an upper bound of its
+// relaxed norm (the minimum spectral norm over the unfoldings).
 MatrixNorms tensor_norms(const Inspected& tensor) {
   MatrixNorms result{0, std::numeric_limits<double>::infinity()};
   for (const auto& norms : tensor.norms) {
@@ -139,8 +139,9 @@ Inspected inspect(NamedShape tensor) {
   return result;
 }
 
-// Floating-point operations of a step on an m x n unfolding, m <= n: its Gram matrix (m^2 n) and one product
-// with it (2 m^2 n). The work on m x m matrices between them depends on the method.
+// Floating-point operations of a step on an m x n unfolding, m <= n: the Gram matrix (m^2 n) and one product
+// of an m x m matrix with the unfolding (2 m^2 n). Operations on m x m matrices depend on the method and are
+// not counted.
 double step_flop(int64_t rows, int64_t cols) {
   const auto m = static_cast<double>(std::min(rows, cols));
   const auto n = static_cast<double>(std::max(rows, cols));
@@ -157,7 +158,7 @@ double balanced_gflop(const std::vector<Inspected>& tensors) {
   return total;
 }
 
-// What updates the tensor if the optimizer has its default options.
+// The algorithm that updates the tensor if the optimizer has its default options.
 std::string updated_by(const Inspected& entry) {
   return fallback_reason(entry.tensor.shape).empty() ? "tensorion" : "fallback";
 }
@@ -196,8 +197,8 @@ nlohmann::ordered_json to_json(const std::vector<Inspected>& tensors) {
 
 std::string short_number(double value) { return string_printf("%.3g", value); }
 
-// Tensors of the same shape share a block of rows, which stands at the first of them. If there are values,
-// every tensor has a block of its own, with the norms of its unfoldings.
+// Prints one block of rows per shape, labelled with the first tensor of that shape. If there are values,
+// every tensor has its own block with the norms of its unfoldings.
 void print_table(const std::vector<Inspected>& tensors) {
   const bool named =
       std::any_of(tensors.begin(), tensors.end(), [](const auto& t) { return !t.tensor.name.empty(); });
@@ -240,20 +241,18 @@ void print_table(const std::vector<Inspected>& tensors) {
             << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << elements
             << " elements; a step on the balanced unfoldings: " << short_number(balanced_gflop(tensors))
             << " GFLOP\n"
-            << "(leading sizes of 1 do not count in the order; a step on m x n, m <= n: Gram matrix m^2 n + "
-               "product "
-               "2 m^2 n)\n";
+            << "(order: modes without leading sizes of 1; GFLOP: m^2 n for the Gram matrix and 2 m^2 n for a "
+               "product, m <= n)\n";
   if (valued) {
-    std::cout << "(nuclear, spectral: of the unfolding; a tensor's dual norm is its largest nuclear norm, "
-                 "its relaxed "
-                 "norm at most its smallest spectral norm)\n";
+    std::cout << "(nuclear, spectral: norms of the unfolding; the tensor's dual norm is the largest nuclear "
+                 "norm, and its relaxed norm is at most the smallest spectral norm)\n";
   }
 }
 
 void show_convolutions(const std::string& path, const ConvolutionOptions& options, bool json) {
   const auto norms = convolution_norms(read_safetensors(path).tensors, options);
   if (norms.empty())
-    throw std::invalid_argument("expected kernels of more than one pixel, got none in '" + path + "'");
+    throw std::invalid_argument("expected convolution kernels larger than 1 x 1, got none in '" + path + "'");
   if (json) {
     auto list = nlohmann::ordered_json::array();
     for (const auto& layer : norms) list.push_back(to_json(layer));
@@ -272,26 +271,26 @@ void add_inspect(CLI::App& program) {
     ConvolutionOptions convolution{.size = 0};
   };
   const auto options = std::make_shared<Options>();
-  auto* command = program.add_subcommand("inspect", "Show the unfoldings of tensors and what a step costs");
+  auto* command = program.add_subcommand("inspect", "Show the unfoldings of tensors and the cost of a step");
   command
       ->add_option("shapes", options->shapes,
-                   "64x3x7x7,512x512x3x3,..., a model by its name such as resnet18, or FILE.safetensors")
+                   "Shapes such as 64x3x7x7,512x512x3x3, a model such as resnet18, or FILE.safetensors")
       ->required();
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command
       ->add_option("--convolution", options->convolution.size,
-                   "Of a file: show its kernels as convolutions on inputs of this height and width instead")
+                   "Show the norms of the file's kernels as convolutions on inputs of this height and width")
       ->check(positive_count());
   command
       ->add_option("--certify", options->convolution.certified,
-                   "With --convolution: certify the relaxed norm of kernels of up to so many elements")
+                   "With --convolution: certify the relaxed norm of kernels with at most this many elements")
       ->check(non_negative_count())
       ->capture_default_str();
   command->callback([options] {
     std::vector<Inspected> tensors;
     const bool file = options->shapes.ends_with(".safetensors") || is_file(options->shapes);
     if (options->convolution.size > 0) {
-      if (!file) throw UsageError("--convolution needs a file of weights, got '" + options->shapes + "'");
+      if (!file) throw UsageError("--convolution needs a safetensors file, got '" + options->shapes + "'");
       show_convolutions(options->shapes, options->convolution, options->json);
       return;
     }

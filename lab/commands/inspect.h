@@ -1,4 +1,4 @@
-// `tensorion inspect`: the unfoldings of tensors and what a step on each costs.
+// `tensorion inspect`: shows the unfoldings of tensors and the cost of a step on each.
 #pragma once
 
 #include <CLI/App.hpp>

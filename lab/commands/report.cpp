@@ -10,7 +10,8 @@ void add_report(CLI::App& program) {
   program.add_subcommand("report", "Compare training runs: figures, one HTML page and a table")
       ->allow_extras()
       ->callback([] {
-        throw std::runtime_error("reports are made by the Python package's tensorion, not by this");
+        throw std::runtime_error(
+            "report is implemented in Python; run the `tensorion` command that the Python package installs");
       });
 }
 

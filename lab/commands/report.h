@@ -1,5 +1,5 @@
-// `tensorion report`: figures and a page of results. Only its help is here: python/tensorion_lab/report makes
-// reports, and the console script of the Python package starts it instead of this program.
+// `tensorion report`: only listed here for --help. It is implemented in python/tensorion_lab/report, and the
+// console script of the Python package runs it without starting this program.
 #pragma once
 
 #include <CLI/App.hpp>

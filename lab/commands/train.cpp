@@ -64,8 +64,8 @@ void train(CLI::App& command, TrainOptions& options) {
   const InterruptGuard guard;
   const auto summary = run_training(config, data, run_options(flags, folder), progress);
   if (summary.diverged) {
-    throw std::runtime_error("diverged: " + summary.reason + "; the last checkpoint, if any, is kept in " +
-                             folder.string());
+    throw std::runtime_error("the run diverged: " + summary.reason +
+                             "; the last checkpoint, if there is one, is in " + folder.string());
   }
   print_summary(summary, folder);
 }
@@ -75,13 +75,17 @@ void train(CLI::App& command, TrainOptions& options) {
 void add_train(CLI::App& program) {
   const auto options = std::make_shared<TrainOptions>();
   auto* command = program.add_subcommand("train", "Train a model");
-  command->add_option("--optimizer", options->optimizer, "Optimizer")
+  command->add_option("--optimizer", options->optimizer, "The optimizer")
       ->check(one_of(optimizer_names()))
       ->capture_default_str()
       ->group("Optimizer");
-  command->add_option("--label", options->label, "Name of the method in tables and reports")
+  command
+      ->add_option("--label", options->label,
+                   "Name of the run in tables and reports (default: the optimizer)")
       ->group("Optimizer");
-  command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
+  command
+      ->add_option("--seed", options->flags.common.seed,
+                   "Seed for the initial weights and the order of the data")
       ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");

@@ -1,4 +1,4 @@
-// `tensorion train`: one run.
+// `tensorion train`: trains a model once.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kPixels = 3 * kCifarSize.height * kCifarSize.width;
 
-// `label_limits`: how many values each of a record's label bytes can take; the last is the label.
+// `label_limits` has the number of valid values of each label byte in a record. The last byte is the label
+// used.
 RawSplit read_records(const std::vector<fs::path>& files, const std::vector<int64_t>& label_limits) {
   const auto label_bytes = static_cast<int64_t>(label_limits.size());
   const int64_t record = label_bytes + kPixels;

@@ -1,5 +1,5 @@
-// CIFAR-10 and CIFAR-100, the official binary files: records of one label byte
-// (CIFAR-100: coarse, then fine label) and 3 x 32 x 32 pixel bytes.
+// CIFAR-10 and CIFAR-100 in their official binary format. Each record is a label byte (CIFAR-100: the coarse
+// label, then the fine one) followed by 3 x 32 x 32 pixel bytes.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@ namespace tensorion::lab {
 
 inline constexpr ImageSize kCifarSize{32, 32};
 
-// Whether the folder has the first of the files.
+// Return true if the folder contains the first training file.
 bool has_cifar10(const std::filesystem::path& folder);
 bool has_cifar100(const std::filesystem::path& folder);
 
-// data_batch_1.bin ... data_batch_5.bin, test_batch.bin.
+// Reads data_batch_1.bin to data_batch_5.bin and test_batch.bin.
 RawSplits read_cifar10(const std::filesystem::path& folder);
-// train.bin, test.bin, fine_label_names.txt; the labels are the 100 fine ones.
+// Reads train.bin, test.bin and fine_label_names.txt. The labels are the 100 fine labels.
 RawSplits read_cifar100(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

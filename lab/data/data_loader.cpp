@@ -12,7 +12,7 @@
 
 namespace tensorion::lab {
 
-// Workers claim batches in order and put them into a ring of `prefetch` slots.
+// Workers claim batches in order and put them into a ring buffer of `prefetch` slots.
 struct DataLoader::Epoch::State {
   struct Slot {
     std::optional<Batch> batch;
@@ -24,21 +24,21 @@ struct DataLoader::Epoch::State {
   const DataLoaderOptions& options;
   const int64_t epoch;
   const int64_t end;           // one past the last batch
-  std::vector<int64_t> order;  // of the samples
+  std::vector<int64_t> order;  // sample indices in the order of this epoch
 
   std::atomic<bool> stop{false};
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::condition_variable changed;
   int64_t next_to_make;
   int64_t next_to_take;
   std::vector<Slot> ring;
-  std::vector<std::thread> workers;  // last: they use all of the above
+  std::vector<std::thread> workers;  // the last member, because the threads use all others
 
   State(const DataLoader& loader, int64_t epoch, int64_t first);
   ~State();
 
   void work();
-  std::optional<Batch> make(int64_t index, std::vector<uint8_t>& buffer) const;
+  std::optional<Batch> make_batch(int64_t index, std::vector<uint8_t>& buffer) const;
 };
 
 DataLoader::Epoch::State::State(const DataLoader& loader, int64_t epoch, int64_t first)
@@ -67,8 +67,8 @@ DataLoader::Epoch::State::~State() {
   for (auto& worker : workers) worker.join();
 }
 
-// None if told to stop meanwhile.
-std::optional<Batch> DataLoader::Epoch::State::make(int64_t index, std::vector<uint8_t>& buffer) const {
+// Returns nullopt if `stop` was set in the meantime.
+std::optional<Batch> DataLoader::Epoch::State::make_batch(int64_t index, std::vector<uint8_t>& buffer) const {
   const int64_t begin = index * options.batch_size;
   const int64_t count = std::min(options.batch_size, dataset.count() - begin);
   const auto [height, width] = transform.size;
@@ -102,7 +102,7 @@ void DataLoader::Epoch::State::work() {
     lock.unlock();
     Slot slot;
     try {
-      slot.batch = make(index, buffer);
+      slot.batch = make_batch(index, buffer);
     } catch (...) {
       slot.error = std::current_exception();
     }

@@ -1,7 +1,7 @@
-// Batches of a Dataset, made ahead of time by background threads.
+// Yields batches of a Dataset, which background threads prepare in advance.
 //
-// Batch b of epoch e is a pure function of the data set, the transform and (seed, e, b): it does not depend
-// on the number of threads, on the batches before it, or on torch's generators, so a run can resume at any
+// Batch b of epoch e is a pure function of the data set, the transform and (seed, e, b). It does not depend
+// on the number of threads, on the batches before it or on torch's generators, so a run can resume at any
 // batch.
 #pragma once
 
@@ -22,27 +22,27 @@ struct Batch {
 
 struct DataLoaderOptions {
   int64_t batch_size = 128;
-  bool shuffle = false;        // a new order in every epoch
-  bool drop_last = false;      // leave out a last batch that is not full
-  bool channels_last = false;  // the memory format of the images
-  bool pin_memory = false;     // batches in page-locked memory, from which CUDA copies without waiting
-  uint64_t seed = 0;           // of the order and of the augmentation
-  int64_t workers = 1;         // threads
-  int64_t prefetch = 4;        // number of batches they may be ahead of the consumer
+  bool shuffle = false;        // a different order in every epoch
+  bool drop_last = false;      // skip the last batch if it is not full
+  bool channels_last = false;  // memory format of the images
+  bool pin_memory = false;  // allocate batches in page-locked memory, from which CUDA copies asynchronously
+  uint64_t seed = 0;        // for shuffling and augmentation
+  int64_t workers = 1;      // number of threads
+  int64_t prefetch = 4;     // maximum number of batches prepared in advance
 };
 
 class DataLoader {
  public:
   DataLoader(Dataset dataset, Transform transform, DataLoaderOptions options);
 
-  // Of one epoch.
+  // The number of batches and samples in one epoch.
   int64_t batches() const;
   int64_t samples() const;
-  // In the batches first, first + 1, ..., first + count - 1 of an epoch.
+  // The number of samples in the batches first, first + 1, ..., first + count - 1 of an epoch.
   int64_t samples(int64_t first, int64_t count) const;
 
   class Epoch;
-  // The batches of an epoch, from batch `first` on. The loader must outlive it.
+  // Returns the batches of an epoch, starting at batch `first`. The loader must outlive the result.
   Epoch epoch(int64_t epoch, int64_t first = 0) const;
 
  private:
@@ -51,14 +51,16 @@ class DataLoader {
   DataLoaderOptions options_;
 };
 
-// while (auto batch = epoch.next()) { ... }
-// May be destroyed at any time: that waits for its threads, which stop at the next sample.
+// Iterates over an epoch: while (auto batch = epoch.next()) { ... }
+// It may be destroyed at any time. The destructor waits for the threads, which stop after their current
+// sample.
 class DataLoader::Epoch {
  public:
   ~Epoch();
   Epoch(Epoch&&) noexcept;
 
-  // The next batch, none after the last. An error in making a batch is thrown when it is that batch's turn.
+  // Returns the next batch, or nullopt after the last one. If preparing a batch failed, rethrows the error
+  // when that batch is requested.
   std::optional<Batch> next();
 
  private:

@@ -19,8 +19,8 @@ void check_size(const fs::path& path, ImageSize found, const std::optional<Image
   const auto text = [](ImageSize size) {
     return std::to_string(size.height) + " x " + std::to_string(size.width);
   };
-  throw FileError(path, "expected a picture of " + text(*expected) + " pixels (height x width), got " +
-                            text(found) + " (--image-size resizes all of them)");
+  throw FileError(path, "expected an image of " + text(*expected) + " pixels (height x width), got " +
+                            text(found) + " (--image-size resizes all images)");
 }
 
 template <typename Body>

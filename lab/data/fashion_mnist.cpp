@@ -21,13 +21,13 @@ RawSplit read_split(const fs::path& folder, const std::string& split, int64_t cl
   const auto labels = read_idx(label_file, 1);
   const auto [height, width] = kFashionMnistSize;
   if (images.size(0) == 0 || images.size(1) != height || images.size(2) != width) {
-    throw FileError(image_file, "expected pictures of 28 x 28 pixels, got " + std::to_string(images.size(0)) +
+    throw FileError(image_file, "expected images of 28 x 28 pixels, got " + std::to_string(images.size(0)) +
                                     " of " + std::to_string(images.size(1)) + " x " +
                                     std::to_string(images.size(2)));
   }
   if (labels.size(0) != images.size(0)) {
     throw FileError(label_file, "expected a label for each of the " + std::to_string(images.size(0)) +
-                                    " pictures of " + image_file.filename().string() + ", got " +
+                                    " images in " + image_file.filename().string() + ", got " +
                                     std::to_string(labels.size(0)));
   }
   RawSplit out;

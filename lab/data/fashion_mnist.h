@@ -1,5 +1,5 @@
-// Fashion-MNIST: the IDX files (train|t10k)-images-idx3-ubyte and
-// (train|t10k)-labels-idx1-ubyte, gzip'd (with .gz at the end) or plain.
+// Fashion-MNIST: the IDX files (train|t10k)-images-idx3-ubyte and (train|t10k)-labels-idx1-ubyte, either
+// plain or compressed with gzip (extension .gz).
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@ namespace tensorion::lab {
 
 inline constexpr ImageSize kFashionMnistSize{28, 28};
 
-// Whether the folder has the first of the files.
+// Returns true if the folder contains the images of the training split.
 bool has_fashion_mnist(const std::filesystem::path& folder);
 
 RawSplits read_fashion_mnist(const std::filesystem::path& folder);

@@ -10,7 +10,7 @@
 namespace tensorion::lab {
 namespace {
 
-constexpr int64_t kWholeBytes = int64_t{1} << 30;
+constexpr int64_t kMaxFullBytes = int64_t{1} << 30;  // above this size, only a sample of the files is read
 constexpr size_t kSampledFiles = 1000;
 
 void add_text(Checksum& sum, const std::string& text) { sum.add(text.c_str(), text.size() + 1); }
@@ -26,7 +26,7 @@ void add_files(Checksum& sum, const std::vector<std::filesystem::path>& files,
     add_text(sum, std::to_string(bytes));
     total += bytes;
   }
-  const size_t step = total <= kWholeBytes ? 1 : std::max<size_t>(1, files.size() / kSampledFiles);
+  const size_t step = total <= kMaxFullBytes ? 1 : std::max<size_t>(1, files.size() / kSampledFiles);
   for (size_t i = 0; i < files.size(); i += step) {
     const auto content = read_file(files[i]);
     sum.add(content.data(), content.size());

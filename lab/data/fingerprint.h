@@ -1,4 +1,4 @@
-// A short text by which a data set is recognized wherever it lies.
+// A short identifier of the contents of a data set, independent of where it is stored.
 #pragma once
 
 #include <filesystem>
@@ -8,9 +8,10 @@
 
 namespace tensorion::lab {
 
-// The CRC-32 of the training samples and that of the test samples, with the names of the classes:
-// "0f1e2d3c-89abcdef". Of files: their names below `folder`, their sizes, labels and contents. If they have
-// more than 1 GiB together, the contents are those of 1000 files at equal distances.
+// Returns two CRC-32 checksums, of the training split and of the test split, for example "0f1e2d3c-89abcdef".
+// Each covers the class names, the labels and the pixels. If the split consists of image files, it covers
+// their names relative to `folder`, their sizes and their contents; if the files are larger than 1 GiB in
+// total, it covers the contents of about 1000 evenly spaced files only.
 std::string fingerprint(const RawSplits& data, const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

@@ -14,7 +14,7 @@
 namespace tensorion::lab {
 namespace {
 
-// Reads a file through zlib, which passes on one that is not gzip'd as it is.
+// Reads a file through zlib. If the file is not compressed, zlib returns its bytes unchanged.
 class GzipReader {
  public:
   explicit GzipReader(const std::filesystem::path& path) : path_(path), file_(gzopen(path.c_str(), "rb")) {
@@ -22,7 +22,7 @@ class GzipReader {
     gzbuffer(file_.get(), 1 << 17);
   }
 
-  // Up to `count` bytes; fewer only at the end of the file.
+  // Reads up to `count` bytes and returns their number, which is smaller only at the end of the file.
   size_t read(void* bytes, size_t count) {
     const int got = gzread(file_.get(), bytes, static_cast<unsigned>(count));
     int code = Z_OK;
@@ -51,10 +51,10 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
   const size_t got = file.read(header.data(), header.size());
   const std::array<uint8_t, 4> magic{0, 0, 8, static_cast<uint8_t>(order)};
   if (got < 4 || !std::equal(magic.begin(), magic.end(), header.begin())) {
-    throw FileError(path, "not an IDX file of bytes with " + std::to_string(order) +
-                              " modes: expected it to start with 0 0 8 " + std::to_string(order));
+    throw FileError(path, "expected an IDX file of bytes with " + std::to_string(order) +
+                              " dimensions, which starts with 0 0 8 " + std::to_string(order));
   }
-  if (got < header.size()) throw FileError(path, "truncated in the header");
+  if (got < header.size()) throw FileError(path, "the file ends within its header");
 
   std::vector<int64_t> sizes(order);
   size_t total = 1;
@@ -62,13 +62,13 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
   for (int64_t mode = 0; mode < order; ++mode) {
     for (int byte = 0; byte < 4; ++byte) sizes[mode] = sizes[mode] << 8 | header[4 + 4 * mode + byte];
     empty = empty || sizes[mode] == 0;
-    // Sizes beside a zero are limited as well: torch multiplies them for the strides.
+    // The limit also applies if another size is zero, because torch multiplies the sizes for the strides.
     if (__builtin_mul_overflow(total, std::max<int64_t>(1, sizes[mode]), &total) || total > INT64_MAX) {
-      throw FileError(path, "the header promises more bytes than any file has");
+      throw FileError(path, "the sizes in the header are too large");
     }
   }
   if (empty) total = 0;
-  // Memory grows with what is read, not with what a corrupt header promises.
+  // Reads in chunks, so that a corrupt header cannot cause a large allocation.
   constexpr size_t kChunk = 1 << 20;
   std::vector<uint8_t> bytes;
   while (bytes.size() < total) {
@@ -77,13 +77,13 @@ at::Tensor read_idx(const std::filesystem::path& path, int64_t order) {
     bytes.resize(before + wanted);
     const size_t count = file.read(bytes.data() + before, wanted);
     if (count < wanted) {
-      throw FileError(path, "truncated: the header promises " + std::to_string(total) + " bytes, got " +
-                                std::to_string(before + count));
+      throw FileError(path, "the file is truncated: expected " + std::to_string(total) +
+                                " bytes after the header, got " + std::to_string(before + count));
     }
   }
   uint8_t extra = 0;
   if (file.read(&extra, 1) != 0) {
-    throw FileError(path, "longer than the " + std::to_string(bytes.size()) + " bytes its header promises");
+    throw FileError(path, "expected " + std::to_string(bytes.size()) + " bytes after the header, got more");
   }
   auto out = at::empty(sizes, at::kByte);
   std::copy(bytes.begin(), bytes.end(), out.mutable_data_ptr<uint8_t>());

@@ -1,4 +1,4 @@
-// A picture in memory, as every part of lab/data passes it on.
+// An image in memory, as it is passed between the parts of lab/data.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ struct ImageSize {
   bool operator==(const ImageSize&) const = default;
 };
 
-// Beyond this many pixels the header of a file is taken to be corrupt, not obeyed.
+// Files whose headers claim more pixels are rejected as corrupt.
 inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 
-// Bytes of someone else's memory, planar: channel, then row, then column.
+// A non-owning view of an image: bytes in the order channel, row, column.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int64_t channels = 0;

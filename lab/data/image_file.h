@@ -1,4 +1,4 @@
-// Files with one picture. The format is told by the first bytes, not by the name.
+// Image files in JPEG or PNG format. The format is detected from the first bytes, not from the name.
 #pragma once
 
 #include <filesystem>
@@ -10,14 +10,14 @@
 
 namespace tensorion::lab {
 
-// Whether the name ends as that of a picture does: .jpg, .jpeg or .png, in any case.
+// Returns true if the extension is .jpg, .jpeg or .png, in upper or lower case.
 bool is_image_name(const std::string& name);
 
-// The size that the header says. Throws a FileError that names `path` if it is corrupt.
+// Returns the size according to the header. Throws a FileError with `path` if the header is corrupt.
 ImageSize image_size(std::string_view bytes, const std::filesystem::path& path);
 
-// Calls `target` with the size of the picture; it returns the place for 3 x height x width bytes, red, green
-// and blue. Throws a FileError that names `path` if the bytes are corrupt or truncated.
+// Decodes an image to RGB. `target` receives the size and returns a pointer to memory for 3 x height x width
+// bytes. Throws a FileError with `path` if the bytes are corrupt or truncated.
 void decode_image(std::string_view bytes, const std::filesystem::path& path,
                   const std::function<uint8_t*(ImageSize)>& target);
 

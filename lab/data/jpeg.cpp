@@ -3,7 +3,7 @@
 #include <csetjmp>
 #include <cstdio>
 #include <vector>
-// Needs size_t and FILE declared before it.
+// The headers of libjpeg require that size_t and FILE are already declared.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -12,16 +12,18 @@
 namespace tensorion::lab {
 namespace {
 
-// Huffman coding takes a bit for each block of 8 x 8 pixels at least, arithmetic coding less only for
-// pictures that show nothing: no memory is taken for a picture that so few bytes cannot hold.
+// Huffman coding needs at least one bit per block of 8 x 8 pixels; arithmetic coding needs less only for
+// images without content. The limit keeps a small file with a corrupt header from causing a large allocation.
 constexpr int64_t kMaxPixelsPerByte = int64_t{8} * 64;
 
-// A progressive picture has ten or so. Each may cost as much as decoding the picture, and take a few bytes.
+// Progressive images have about ten scans. The limit is needed because a scan of a few bytes can take as long
+// as decoding the whole image.
 constexpr int kMaxScans = 100;
 
-// libjpeg reports by callback and must not see a C++ exception: jump out of it, throw after.
+// libjpeg reports errors through callbacks, and exceptions must not pass through C code. The callbacks
+// therefore longjmp out of libjpeg, and the exception is thrown afterwards.
 struct ErrorManager {
-  jpeg_error_mgr base;  // first, so that libjpeg's pointer is also ours
+  jpeg_error_mgr base;  // the first member, so that libjpeg's pointer to it can be cast to ErrorManager
   std::jmp_buf escape;
   char message[JMSG_LENGTH_MAX];
 };
@@ -32,7 +34,8 @@ struct ErrorManager {
   std::longjmp(errors->escape, 1);
 }
 
-// Warnings (level -1) are about missing or corrupt pixels, except these three.
+// Treats warnings (level -1) as errors, because they mean missing or corrupt pixels. Three warnings are
+// harmless.
 void on_message(j_common_ptr info, int level) {
   const int code = info->err->msg_code;
   if (level >= 0 || code == JWRN_EXTRANEOUS_DATA || code == JWRN_ADOBE_XFORM || code == JWRN_JFIF_MAJOR)
@@ -47,7 +50,7 @@ void on_progress(j_common_ptr info) {
   std::longjmp(errors->escape, 1);
 }
 
-// One row of pixels to three planes.
+// Splits one row of pixels into three planes.
 void split_rgb(const uint8_t* row, int64_t width, uint8_t* red, uint8_t* green, uint8_t* blue) {
   for (int64_t x = 0; x < width; ++x) {
     red[x] = row[3 * x];
@@ -56,7 +59,7 @@ void split_rgb(const uint8_t* row, int64_t width, uint8_t* red, uint8_t* green, 
   }
 }
 
-// R = (1 - C)(1 - K) and so on. Adobe writes the complements.
+// Converts one row: R = (1 - C)(1 - K), and so on. Adobe's files store inverted values.
 void split_cmyk(const uint8_t* row, int64_t width, bool inverted, uint8_t* planes[3]) {
   for (int64_t x = 0; x < width; ++x) {
     const uint8_t* ink = row + 4 * x;
@@ -75,7 +78,7 @@ struct JpegDecoder::State {
 
   ~State() { jpeg_destroy_decompress(&info); }
   [[noreturn]] void fail() const {
-    throw FileError(path, "not a valid JPEG picture: " + std::string(errors.message));
+    throw FileError(path, "not a valid JPEG image: " + std::string(errors.message));
   }
 };
 
@@ -96,12 +99,14 @@ JpegDecoder::JpegDecoder(std::string_view bytes, std::filesystem::path path)
   state.info.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
   const int64_t pixels = size().height * size().width;
   const auto text = [&] {
-    return "a picture of " + std::to_string(size().height) + " x " + std::to_string(size().width) +
-           " pixels ";
+    return std::to_string(size().height) + " x " + std::to_string(size().width) + " pixels";
   };
-  if (pixels > kMaxImagePixels) throw FileError(state.path, text() + "is more than is read");
+  if (pixels > kMaxImagePixels)
+    throw FileError(state.path, "expected an image of at most " + std::to_string(kMaxImagePixels) +
+                                    " pixels, got " + text());
   if (pixels / kMaxPixelsPerByte > static_cast<int64_t>(bytes.size())) {
-    throw FileError(state.path, text() + "does not fit into " + std::to_string(bytes.size()) + " bytes");
+    throw FileError(state.path, "an image of " + text() + " does not fit into a file of " +
+                                    std::to_string(bytes.size()) + " bytes");
   }
 }
 
@@ -117,7 +122,7 @@ void JpegDecoder::decode(uint8_t* pixels) {
   const bool is_cmyk = state.info.out_color_space == JCS_CMYK;
   std::vector<uint8_t> row(static_cast<size_t>(width) * (is_cmyk ? 4 : 3));
   uint8_t* row_pointer = row.data();
-  // No object with a destructor may be created below: a jump would skip it.
+  // Do not create objects with destructors below: longjmp would skip the destructors.
   if (setjmp(state.errors.escape) != 0) state.fail();
   jpeg_start_decompress(&state.info);
   for (int64_t y = 0; y < height; ++y) {

@@ -1,4 +1,4 @@
-// JPEG pictures, by libjpeg-turbo.
+// Decodes JPEG images with libjpeg-turbo.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@
 
 namespace tensorion::lab {
 
-// Decodes one image to RGB; grayscale and CMYK images are converted. Throws a FileError that names `path` if
-// the bytes are corrupt or truncated, also if libjpeg would only warn and invent the missing pixels.
+// Decodes one image to RGB; grayscale and CMYK images are converted. Throws a FileError with `path` if the
+// bytes are corrupt or truncated, even if libjpeg would only warn and fill in the missing pixels.
 class JpegDecoder {
  public:
   // Reads the header. The bytes must outlive the decoder.
@@ -21,7 +21,7 @@ class JpegDecoder {
 
   ImageSize size() const;
 
-  // Writes 3 x height x width bytes. To be called once.
+  // Writes 3 x height x width bytes. May be called only once.
   void decode(uint8_t* pixels);
 
  private:

@@ -1,4 +1,4 @@
-// PNG pictures, by libpng.
+// Decodes PNG images with libpng.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace tensorion::lab {
 
-// Decodes one image to RGB, as Pillow's convert("RGB") does: palettes and grayscale are expanded, of 16 bits
-// the higher 8 are kept, transparency is dropped, and gamma is not applied. Throws a FileError that names
-// `path` if the bytes are corrupt or truncated.
+// Decodes one image to RGB in the same way as Pillow's convert("RGB"): palettes and grayscale are expanded,
+// 16-bit values are reduced to their high byte, the alpha channel is dropped, and gamma is not applied.
+// Throws a FileError with `path` if the bytes are corrupt or truncated.
 class PngDecoder {
  public:
   // Reads the header. The bytes must outlive the decoder.
@@ -22,7 +22,7 @@ class PngDecoder {
 
   ImageSize size() const;
 
-  // Writes 3 x height x width bytes. To be called once.
+  // Writes 3 x height x width bytes. May be called only once.
   void decode(uint8_t* pixels);
 
  private:

@@ -30,7 +30,7 @@ double Random::uniform(double low, double high) {
 }
 
 int64_t Random::below(int64_t count) {
-  // The high half of a 128-bit product; the bias, count / 2^64, is beyond notice.
+  // The high half of a 128-bit product. The bias of count / 2^64 is negligible.
   __extension__ using Wide = unsigned __int128;
   return static_cast<int64_t>((static_cast<Wide>(bits()) * static_cast<uint64_t>(count)) >> 64);
 }

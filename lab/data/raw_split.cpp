@@ -9,8 +9,8 @@
 namespace tensorion::lab {
 
 std::vector<int64_t> balanced_subset(const std::vector<int64_t>& labels, int64_t limit, uint64_t seed) {
-  TORCH_CHECK_VALUE(limit >= 1, "[tensorion.data] a limit on the number of samples must be at least 1, got ",
-                    limit);
+  TORCH_CHECK_VALUE(limit >= 1,
+                    "[tensorion.data] the limit on the number of samples must be at least 1, got ", limit);
   const auto count = static_cast<int64_t>(labels.size());
   limit = std::min(limit, count);
   const int64_t classes = labels.empty() ? 0 : *std::max_element(labels.begin(), labels.end()) + 1;
@@ -18,7 +18,7 @@ std::vector<int64_t> balanced_subset(const std::vector<int64_t>& labels, int64_t
   for (const int64_t i : random_permutation(count, Random(seed, Random::Purpose::kSubset))) {
     members[labels[i]].push_back(i);
   }
-  // Each round takes one sample of every class that has one left.
+  // Each round takes one sample from every class that has any left.
   std::vector<int64_t> chosen;
   for (int64_t round = 0; static_cast<int64_t>(chosen.size()) < limit; ++round) {
     for (const int64_t c : random_permutation(classes, Random(seed, Random::Purpose::kSubset, round + 1))) {

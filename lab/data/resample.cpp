@@ -6,7 +6,7 @@
 namespace tensorion::lab {
 namespace {
 
-// For each output position, the inputs begin ... begin + count - 1 and their weights.
+// The filter weights of each output position, for the input positions begin ... begin + count - 1.
 struct Taps {
   struct Span {
     int64_t begin, count;
@@ -18,8 +18,8 @@ struct Taps {
   const float* weights_of(int64_t i) const { return weights.data() + i * stride; }
 };
 
-// Output position i sits at (i + 0.5) in / out of the input axis; the filter
-// reaches one output pixel, at least one input pixel, to each side.
+// The center of output position i is at (i + 0.5) * in / out on the input axis. The filter extends to each
+// side by one output pixel, but by at least one input pixel.
 Taps make_taps(int64_t in, int64_t out, int64_t first, int64_t count) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
   const double support = std::max(scale, 1.0);
@@ -50,7 +50,7 @@ void resample(const ImageView& image, const Box& crop, ImageSize resized, const 
               const std::function<void(int64_t, int64_t, const float*)>& emit) {
   const Taps vertical = make_taps(crop.size.height, resized.height, window.top, window.size.height);
   const Taps horizontal = make_taps(crop.size.width, resized.width, window.left, window.size.width);
-  // The columns of the crop that the window needs.
+  // The columns of the crop that contribute to the window.
   const int64_t left = horizontal.spans.front().begin;
   const int64_t right = horizontal.spans.back().begin + horizontal.spans.back().count;
   std::vector<float> column_sums(right - left);

@@ -1,4 +1,5 @@
-// Resizing by the triangle filter, widened if images shrink ("bilinear with antialias" in torch and Pillow).
+// Resizes images with a triangle filter that is widened for downsampling, like bilinear interpolation with
+// antialiasing in torch and Pillow.
 #pragma once
 
 #include <functional>
@@ -15,9 +16,8 @@ struct Box {
   ImageSize size;
 };
 
-// The `crop` of the picture is resized to `resized`; of that the `window` is
-// computed, and handed out row by row: emit(channel, y, row) with
-// window.size.width values in [0, 255], y counted within the window.
+// Resizes the part `crop` of the image to the size `resized` and computes the part `window` of the result.
+// Calls emit(channel, y, row) for each row of the window; a row has window.size.width values in [0, 255].
 void resample(const ImageView& image, const Box& crop, ImageSize resized, const Box& window,
               const std::function<void(int64_t, int64_t, const float*)>& emit);
 

@@ -15,13 +15,13 @@ std::vector<std::string> read_classes(const fs::path& path) {
   std::vector<std::string> classes = read_lines(path);
   std::erase(classes, "");
   std::sort(classes.begin(), classes.end());
-  if (classes.empty()) throw FileError(path, "expected a WordNet id in each line, got none");
+  if (classes.empty()) throw FileError(path, "expected one WordNet id per line, got none");
   const auto twice = std::adjacent_find(classes.begin(), classes.end());
   if (twice != classes.end()) throw FileError(path, "class " + *twice + " appears twice");
   return classes;
 }
 
-// file -> label
+// Maps file names to labels.
 std::map<std::string, int64_t> read_annotations(const fs::path& path,
                                                 const std::vector<std::string>& classes) {
   std::map<std::string, int64_t> labels;
@@ -33,7 +33,7 @@ std::map<std::string, int64_t> read_annotations(const fs::path& path,
     };
     const size_t first = lines[i].find('\t');
     if (first == std::string::npos)
-      throw fail("expected a file and a class with tabs between, got " + lines[i]);
+      throw fail("expected a file name and a class separated by a tab, got " + lines[i]);
     const std::string file = lines[i].substr(0, first);
     const std::string wnid = lines[i].substr(first + 1, lines[i].find('\t', first + 1) - first - 1);
     const auto found = std::lower_bound(classes.begin(), classes.end(), wnid);
@@ -60,18 +60,19 @@ RawSplits read_tiny_imagenet(const fs::path& folder) {
   auto labels = read_annotations(annotations, out.classes);
   for (auto& file : list_images(folder / "val" / "images")) {
     const auto label = labels.extract(file.filename().string());
-    if (label.empty()) throw FileError(annotations, "no line for " + file.string());
+    if (label.empty()) throw FileError(annotations, "expected a line for " + file.string() + ", got none");
     out.test.files.push_back(std::move(file));
     out.test.labels.push_back(label.mapped());
   }
   for (size_t label = 0; label < out.classes.size(); ++label) {
     if (std::find(out.test.labels.begin(), out.test.labels.end(), static_cast<int64_t>(label)) ==
         out.test.labels.end()) {
-      throw FileError(annotations, "no picture of class " + out.classes[label]);
+      throw FileError(annotations, "expected an image of class " + out.classes[label] + ", got none");
     }
   }
   if (!labels.empty())
-    throw FileError(folder / "val" / "images" / labels.begin()->first, "annotated, but not there");
+    throw FileError(folder / "val" / "images" / labels.begin()->first,
+                    "the file is missing, but val_annotations.txt lists it");
   return out;
 }
 

@@ -1,6 +1,9 @@
-// Tiny ImageNet in its original layout: wnids.txt (the classes), the pictures
-// train/<wnid>/images/*.JPEG and val/images/*.JPEG, and the labels of the
-// latter in val/val_annotations.txt, whose lines begin <file> tab <wnid> tab.
+// Tiny ImageNet in its original layout:
+//
+//   wnids.txt                   the classes
+//   train/<wnid>/images/*.JPEG  the training images
+//   val/images/*.JPEG           the test images
+//   val/val_annotations.txt     their labels: each line starts with the file name, a tab, the class and a tab
 #pragma once
 
 #include <filesystem>
@@ -12,11 +15,11 @@ namespace tensorion::lab {
 
 inline constexpr ImageSize kTinyImagenetSize{64, 64};
 
-// Whether the folder has wnids.txt.
+// Returns true if the folder contains wnids.txt.
 bool has_tiny_imagenet(const std::filesystem::path& folder);
 
-// Any number of classes, in sorted order; the test samples are those of val,
-// sorted by file name.
+// Lists the images. Any number of classes is allowed. The classes are sorted by name, and the test samples by
+// file name.
 RawSplits read_tiny_imagenet(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

@@ -19,11 +19,11 @@ namespace {
   TORCH_CHECK(false, "[tensorion.write] cannot ", what, " ", path, ": ", std::strerror(error));
 }
 
-// Whether all was written; errno says why not.
+// Returns true if all bytes were written. Otherwise errno holds the reason.
 bool write_all(int descriptor, const void* data, size_t bytes) {
   const auto* rest = static_cast<const char*>(data);
   while (bytes > 0) {
-    // The system writes at most 2 GiB at once.
+    // Linux writes at most 2 GiB per call.
     const ssize_t written = ::write(descriptor, rest, std::min<size_t>(bytes, size_t{1} << 30));
     if (written < 0) {
       if (errno == EINTR) continue;
@@ -64,7 +64,7 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename the temporary file of");
   ::close(descriptor_);
   descriptor_ = -1;
-  // The new name reaches the disk with its folder.
+  // The rename is durable only after the folder is synced as well.
   const auto folder = std::filesystem::path(path_).parent_path();
   const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return;

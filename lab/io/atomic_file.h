@@ -1,4 +1,4 @@
-// Writing files, whole or not at all. (file.h reads files.)
+// Writing files atomically. (file.h reads files.)
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,9 @@
 
 namespace tensorion::lab {
 
-// Writes go to "<path>.tmp"; commit() flushes it to the disk and renames it to
-// `path`. Until then, whatever is at `path` stays as it was, and a writer that
-// is destroyed without commit leaves only that. Errors name the file and say
-// what the system said. One writer a path at a time.
+// Writes to "<path>.tmp". commit() flushes that file to disk and renames it to `path`; until then, a file at
+// `path` is unchanged. The destructor removes the temporary file if commit() was not called. Errors contain
+// the path and the system's error message. Each path may have only one writer at a time.
 class AtomicFile {
  public:
   explicit AtomicFile(std::string path);
@@ -18,7 +17,7 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(const void* data, size_t bytes);
-  // Replaces what was written at `offset`.
+  // Overwrites bytes that were written before, from `offset` on.
   void overwrite(size_t offset, const void* data, size_t bytes);
   void commit();
 
@@ -28,11 +27,11 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-// Writes the text in place of the file, atomically.
+// Creates or replaces the file atomically.
 void write_file(const std::string& path, const std::string& text);
 
-// Appends the text to the file, which is created if necessary. If that fails, the file is left as it was. If
-// the program is killed meanwhile, the file may end with a part of the text.
+// Appends the text to the file and creates the file if necessary. If writing fails, the file is unchanged. If
+// the program is killed while it writes, the file may end with a part of the text.
 void append_file(const std::string& path, const std::string& text);
 
 }  // namespace tensorion::lab

@@ -8,7 +8,7 @@
 namespace tensorion::lab {
 
 void Checksum::add(const void* data, size_t bytes) {
-  if (bytes == 0) return;  // without a buffer zlib would begin anew
+  if (bytes == 0) return;  // given a null pointer, zlib returns the initial value
   value_ = static_cast<uint32_t>(::crc32_z(value_, static_cast<const Bytef*>(data), bytes));
 }
 
@@ -19,7 +19,7 @@ std::string Checksum::str() const {
 }
 
 size_t find_checksum(const std::string& header, const std::string& checksum) {
-  // Quotes inside of names and values are escaped: this is found nowhere else.
+  // JSON escapes the quotes inside names and values, so the text below can only be the entry itself.
   const std::string key = std::string("\"") + kChecksumKey + "\":\"";
   const size_t found = header.find(key + checksum + '"');
   return found == std::string::npos ? found : found + key.size();

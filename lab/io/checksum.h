@@ -1,9 +1,9 @@
-// The CRC-32 of a safetensors file, which the file itself holds in its metadata:
+// The CRC-32 checksum of a safetensors file, which is stored in the metadata of the same file:
 //
 //   "__metadata__":{"tensorion_crc32":"0f1e2d3c", ...}
 //
-// It is that of all bytes of the file, with zeros in its own place. Readers that do not know it see an
-// ordinary entry of the metadata.
+// The checksum covers all bytes of the file; its own eight digits count as zeros. To other readers it is an
+// ordinary metadata entry.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +18,13 @@ inline constexpr char kZeroChecksum[] = "00000000";
 class Checksum {
  public:
   void add(const void* data, size_t bytes);
-  std::string str() const;  // 8 digits
+  std::string str() const;  // 8 hexadecimal digits
 
  private:
   uint32_t value_ = 0;
 };
 
-// The position of this checksum in a header that write_safetensors wrote; npos if it is not there.
+// Returns the position of the checksum in a header that write_safetensors wrote, or npos if it is missing.
 size_t find_checksum(const std::string& header, const std::string& checksum);
 
 }  // namespace tensorion::lab

@@ -24,11 +24,11 @@ namespace fs = std::filesystem;
 fs::file_type type_of(const fs::path& path) {
   std::error_code error;
   const auto type = fs::status(path, error).type();
-  if (type == fs::file_type::none) fail(path, "look at it", error);
+  if (type == fs::file_type::none) fail(path, "access it", error);
   return type;
 }
 
-// Closes what it holds.
+// Closes the file descriptor on destruction.
 struct Descriptor {
   int value;
   ~Descriptor() {
@@ -87,7 +87,7 @@ std::vector<FolderEntry> list_folder(const fs::path& path) {
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     std::string name = it->path().filename().string();
     if (name.starts_with('.')) continue;
-    std::error_code ignored;  // a dangling link is a file that cannot be opened later
+    std::error_code ignored;  // a dangling link counts as a file; opening it fails later
     entries.push_back({std::move(name), it->is_directory(ignored)});
   }
   if (error) fail(path, "list the folder", error);

@@ -1,4 +1,4 @@
-// Reading files and folders. Errors name them. (atomic_file.h writes files.)
+// Reading files and folders. Errors contain the path. (atomic_file.h writes files.)
 #pragma once
 
 #include <filesystem>
@@ -8,20 +8,20 @@
 
 namespace tensorion::lab {
 
-// A file or folder, or something in it, is not as it should be. The message starts with its path.
+// A file or folder cannot be read, or its contents are invalid. The message starts with its path.
 class FileError : public std::runtime_error {
  public:
   FileError(const std::filesystem::path& path, const std::string& what);
 };
 
-// Whether there is such a file or folder; not being allowed to know is an error.
+// Return true if the path exists and is a file (or a folder). Throw if permissions do not allow finding out.
 bool is_file(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 
-// The file's bytes.
+// Returns the bytes of the file.
 std::string read_file(const std::filesystem::path& path);
 
-// The file's lines without their ends (\n or \r\n); empty lines are kept.
+// Returns the lines of the file, including empty ones, without their terminators (\n or \r\n).
 std::vector<std::string> read_lines(const std::filesystem::path& path);
 
 struct FolderEntry {
@@ -29,7 +29,7 @@ struct FolderEntry {
   bool is_folder = false;
 };
 
-// What the folder holds, sorted by name (bytewise); hidden entries are left out.
+// Lists the folder, sorted bytewise by name, without hidden entries.
 std::vector<FolderEntry> list_folder(const std::filesystem::path& path);
 
 }  // namespace tensorion::lab

@@ -11,8 +11,8 @@ namespace {
 
 using nlohmann::json;
 
-void read_text(const std::filesystem::path& path, const std::string& where, std::string_view text,
-               const JsonReader& read) {
+void parse_text(const std::filesystem::path& path, const std::string& where, std::string_view text,
+                const JsonReader& read) {
   try {
     read(json::parse(text));
   } catch (const json::exception& error) {
@@ -23,15 +23,15 @@ void read_text(const std::filesystem::path& path, const std::string& where, std:
 }  // namespace
 
 void read_json(const std::filesystem::path& path, const JsonReader& read) {
-  read_text(path, "", read_file(path), read);
+  parse_text(path, "", read_file(path), read);
 }
 
 void read_json_lines(const std::filesystem::path& path, const JsonReader& read) {
   const std::string text = read_file(path);
   size_t number = 0, begin = 0;
   for (size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    read_text(path, "line " + std::to_string(++number) + " is ",
-              std::string_view(text).substr(begin, end - begin), read);
+    parse_text(path, "line " + std::to_string(++number) + " is ",
+               std::string_view(text).substr(begin, end - begin), read);
   }
 }
 

@@ -1,4 +1,4 @@
-// JSON files. Errors name the file.
+// Reading and writing JSON files. Errors contain the path of the file.
 #pragma once
 
 #include <filesystem>
@@ -7,18 +7,18 @@
 
 namespace tensorion::lab {
 
-// Takes a value apart; it may throw what nlohmann::json throws.
+// A function that extracts the expected fields from a value. It may throw nlohmann::json::exception.
 using JsonReader = std::function<void(const nlohmann::json&)>;
 
-// Calls `read` on the value in the file. Throws FileError if the file is not JSON, or if `read` does not find
-// what it expects.
+// Parses the file and calls `read` on the value. Throws FileError if the file is not valid JSON or if `read`
+// throws a nlohmann::json::exception.
 void read_json(const std::filesystem::path& path, const JsonReader& read);
 
-// Does the same for the value on each line; errors name the line. A last line without a newline was written
-// only in part, and is left out.
+// Does the same for each line of a JSON Lines file; errors contain the line number. A last line without a
+// newline is skipped: the program that wrote it was interrupted.
 void read_json_lines(const std::filesystem::path& path, const JsonReader& read);
 
-// Writes the value, indented by two spaces, in place of the file; see AtomicFile.
+// Creates or replaces the file atomically. The JSON is indented by two spaces.
 void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& value);
 
 }  // namespace tensorion::lab

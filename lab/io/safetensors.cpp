@@ -41,7 +41,7 @@ std::string known_dtypes() {
   return c10::Join(" ", names);
 }
 
-// One tensor of the header.
+// The header's entry for one tensor.
 struct Entry {
   std::string name;
   at::ScalarType dtype;
@@ -74,7 +74,7 @@ class Reader {
   }
 
  private:
-  // Every complaint about the contents: the file, and where in it.
+  // Throws a ValueError that starts with the path of the file.
   template <typename... What>
   void check(bool condition, const What&... what) const {
     TORCH_CHECK_VALUE(condition, "[tensorion.safetensors] ", path_, ": ", what...);
@@ -90,7 +90,7 @@ class Reader {
     read_at(0, &length, kLengthBytes);
     check(length <= static_cast<uint64_t>(kMaxHeaderBytes), "the header may have at most ", kMaxHeaderBytes,
           " bytes, got a length of ", length);
-    check(length <= file_bytes_ - kLengthBytes, "the header should have ", length,
+    check(length <= file_bytes_ - kLengthBytes, "expected a header of ", length,
           " bytes, but the file ends after ", file_bytes_ - kLengthBytes, " of them");
     std::string header(length, '\0');
     read_at(kLengthBytes, header.data(), length);
@@ -98,7 +98,7 @@ class Reader {
   }
 
   json parse(const std::string& header) const {
-    std::vector<std::set<std::string>> keys;  // of the objects that are open
+    std::vector<std::set<std::string>> keys;  // of each object that the parser is inside of
     const auto visit = [&](int depth, json::parse_event_t event, json& parsed) {
       check(depth <= 3, "the header is nested too deeply");
       if (event == json::parse_event_t::object_start) {
@@ -107,7 +107,7 @@ class Reader {
         keys.pop_back();
       } else if (event == json::parse_event_t::key) {
         const auto key = parsed.get<std::string>();
-        check(keys.back().insert(key).second, "the header has \"", key, "\" twice");
+        check(keys.back().insert(key).second, "the header has the key \"", key, "\" twice");
       }
       return true;
     };
@@ -115,13 +115,13 @@ class Reader {
       auto parsed = json::parse(header, visit);
       check(parsed.is_object(), "the header must be a JSON object, got ", parsed.type_name());
       return parsed;
-    } catch (const json::exception& error) {  // of syntax, or a number beyond any double
+    } catch (const json::exception& error) {  // a syntax error, or a number out of the range of double
       check(false, "the header is not valid JSON: ", error.what());
       throw;
     }
   }
 
-  // The entries in the order of their data, which they cover exactly.
+  // Returns the entries sorted by their offsets. Together they must cover the data without gaps or overlaps.
   std::vector<Entry> check_header(const std::string& header, Metadata& metadata) const {
     std::vector<Entry> entries;
     const json parsed = parse(header);
@@ -138,9 +138,9 @@ class Reader {
     uint64_t expected = 0;
     for (const auto& entry : entries) {
       check(entry.begin >= expected, "tensor \"", entry.name, "\" begins at byte ", entry.begin,
-            " and overlaps another, which ends at ", expected);
+            " and overlaps the tensor before it, which ends at ", expected);
       check(entry.begin == expected, "tensor \"", entry.name, "\" begins at byte ", entry.begin,
-            " and leaves a hole after ", expected);
+            ", which leaves a gap after byte ", expected);
       expected = entry.end;
     }
     check(expected == file_bytes_ - data_start_, "the tensors take ", expected, " bytes, but the file has ",
@@ -162,8 +162,8 @@ class Reader {
   Entry check_entry(const std::string& name, const json& value) const {
     const auto field = [&](const char* key, json::value_t type) -> const json& {
       check(value.is_object() && value.contains(key), "tensor \"", name, "\" has no ", key);
-      check(value[key].type() == type, "tensor \"", name, "\": ", key, " must not be a ",
-            value[key].type_name());
+      check(value[key].type() == type, "tensor \"", name, "\": ", key, " must be ",
+            type == json::value_t::string ? "a string" : "an array", ", got ", value[key].type_name());
       return value[key];
     };
     const auto dtype_name = field("dtype", json::value_t::string).get<std::string>();
@@ -176,14 +176,14 @@ class Reader {
     std::vector<int64_t> shape;
     bool empty = false;
     const auto& sizes = field("shape", json::value_t::array);
-    check(sizes.size() <= kMaxModes, "tensor \"", name, "\": at most ", kMaxModes,
-          " sizes are supported, got ", sizes.size());
+    check(sizes.size() <= kMaxModes, "tensor \"", name, "\": shape may have at most ", kMaxModes,
+          " sizes, got ", sizes.size());
     for (const auto& size : sizes) {
       check(size.is_number_unsigned() && size.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX),
-            "tensor \"", name, "\": sizes must be whole numbers of 63 bits, got ", size.dump());
+            "tensor \"", name, "\": sizes must be integers in [0, 2^63), got ", size.dump());
       shape.push_back(size.get<int64_t>());
       empty = empty || shape.back() == 0;
-      // Sizes beside a zero are limited as well: torch multiplies them for the strides.
+      // The limit also applies if another size is zero, because torch multiplies the sizes for the strides.
       check(!__builtin_mul_overflow(bytes, std::max<uint64_t>(1, size.get<uint64_t>()), &bytes) &&
                 bytes <= static_cast<uint64_t>(INT64_MAX),
             "tensor \"", name, "\": the shape ", sizes.dump(), " is too large");
@@ -192,13 +192,13 @@ class Reader {
 
     const auto& offsets = field("data_offsets", json::value_t::array);
     check(offsets.size() == 2 && offsets[0].is_number_unsigned() && offsets[1].is_number_unsigned(),
-          "tensor \"", name, "\": data_offsets must be two whole numbers, got ", offsets.dump());
+          "tensor \"", name, "\": data_offsets must be two non-negative integers, got ", offsets.dump());
     const auto begin = offsets[0].get<uint64_t>();
     const auto end = offsets[1].get<uint64_t>();
     check(begin <= end && end <= file_bytes_ - data_start_, "tensor \"", name, "\": data_offsets ",
-          offsets.dump(), " are outside of the data, which has ", file_bytes_ - data_start_, " bytes");
+          offsets.dump(), " must be within the data, which has ", file_bytes_ - data_start_, " bytes");
     check(end - begin == bytes, "tensor \"", name, "\": shape ", sizes.dump(), " of ", dtype_name, " takes ",
-          bytes, " bytes, but data_offsets ", offsets.dump(), " hold ", end - begin);
+          bytes, " bytes, but data_offsets ", offsets.dump(), " span ", end - begin);
     return {name, dtype->second, std::move(shape), begin, end};
   }
 
@@ -213,7 +213,7 @@ class Reader {
     return tensor;
   }
 
-  // Of all bytes as they were read.
+  // Computes the checksum of everything that was read and compares it with the stored one.
   void check_checksum(std::string header, const std::vector<Entry>& entries, const NamedTensors& tensors,
                       const std::string& stored) const {
     const size_t place = find_checksum(header, stored);
@@ -227,8 +227,8 @@ class Reader {
       const auto& tensor = tensors.at(entry.name);
       checksum.add(tensor.const_data_ptr(), tensor.nbytes());
     }
-    check(checksum.str() == stored, "the file is damaged: its checksum is ", checksum.str(),
-          ", but it was written with ", stored);
+    check(checksum.str() == stored, "the file is damaged: its checksum is ", checksum.str(), ", expected ",
+          stored);
   }
 
   void read_at(uint64_t offset, void* target, uint64_t bytes) const {
@@ -238,7 +238,7 @@ class Reader {
                                   static_cast<off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       TORCH_CHECK(got >= 0, "[tensorion.safetensors] cannot read ", path_, ": ", std::strerror(errno));
-      check(got > 0, "the file became shorter while it was read");
+      check(got > 0, "the file was truncated while it was being read");
       rest += got;
       offset += static_cast<uint64_t>(got);
       bytes -= static_cast<uint64_t>(got);
@@ -260,7 +260,7 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
     TORCH_CHECK_VALUE(tensor.defined(), "[tensorion.safetensors] ", path, ": tensor \"", name,
                       "\" is undefined");
   }
-  // Larger elements first, so that each tensor is aligned to its elements.
+  // Sorted by decreasing element size, so that each tensor is aligned to its element size.
   std::vector<std::pair<std::string, at::Tensor>> ordered(tensors.begin(), tensors.end());
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
     return a.second.element_size() > b.second.element_size();
@@ -278,8 +278,8 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors, con
         [&, &stored = tensor](const auto& known) { return stored.scalar_type() == known.second; });
     TORCH_CHECK_TYPE(dtype != std::end(kDtypes) && tensor.layout() == at::kStrided,
                      "[tensorion.safetensors] ", path, ": tensor \"", name,
-                     "\" must be dense and of one of the dtypes ", known_dtypes(), ", got ", tensor.layout(),
-                     " of ", tensor.scalar_type());
+                     "\" must be dense and have one of the dtypes ", known_dtypes(), ", got layout ",
+                     tensor.layout(), " and dtype ", tensor.scalar_type());
     const uint64_t end = offset + tensor.nbytes();
     header[name] = {
         {"dtype", dtype->first}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, end}}};

@@ -1,13 +1,12 @@
-// safetensors files: named tensors, as timm and the model hubs store them.
+// The safetensors file format for named tensors, used by timm and the Hugging Face Hub.
 //
 //   8 bytes   length of the header, little-endian
 //   header    JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
 //             "__metadata__": {"key": "value", ...}}
-//   data      the tensors, row-major and little-endian, without holes; offsets count from here
+//   data      the tensors, row-major and little-endian, without gaps; offsets count from here
 //
-// A file is checked in full before any tensor is allocated. Errors name the
-// file and the tensor. Files written here hold a checksum of all their bytes:
-// see checksum.h.
+// The header is validated completely before any tensor is allocated. Errors contain the path of the file and
+// the name of the tensor. Files written by this program contain a checksum of all their bytes (checksum.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,7 +20,7 @@ namespace tensorion::lab {
 using NamedTensors = std::map<std::string, at::Tensor>;
 using Metadata = std::map<std::string, std::string>;
 
-// As in the other readers of the format.
+// The limit of the reference implementation.
 inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
 
 struct SafeTensors {
@@ -30,12 +29,12 @@ struct SafeTensors {
   bool has_checksum = false;
 };
 
-// Dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. A file whose checksum does not fit is damaged, and refused;
-// files of other programs have none.
+// Supports the dtypes F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL. Throws if the file has a checksum that does
+// not match; files written by other programs have no checksum.
 SafeTensors read_safetensors(const std::string& path);
 
-// The same tensors and metadata always give the same bytes, whatever the strides and the device.
-// Replaces a file at `path` in one step, or leaves it alone. Adds the checksum to the metadata.
+// Creates or replaces the file atomically and adds the checksum to the metadata. The bytes depend only on the
+// values and the metadata, not on strides or devices.
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata = {});
 
 }  // namespace tensorion::lab

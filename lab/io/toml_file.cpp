@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 
 ordered_json to_json(const toml::node& node, const std::filesystem::path& path) {
   if (const auto* table = node.as_table()) {
-    // toml++ sorts the keys.
+    // toml++ sorts the keys by name; this restores the order of the file.
     std::vector<std::pair<toml::source_position, std::string>> keys;
     for (const auto& [key, value] : *table) keys.emplace_back(key.source().begin, key.str());
     std::sort(keys.begin(), keys.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -35,7 +35,7 @@ ordered_json to_json(const toml::node& node, const std::filesystem::path& path) 
   if (const auto* value = node.as_integer()) return value->get();
   if (const auto* value = node.as_floating_point()) return value->get();
   if (const auto* value = node.as_boolean()) return value->get();
-  throw FileError(path, "line " + std::to_string(node.source().begin.line) + ": dates have no meaning here");
+  throw FileError(path, "line " + std::to_string(node.source().begin.line) + ": dates are not supported");
 }
 
 std::string key_text(const std::string& key) {
@@ -49,7 +49,7 @@ std::string value_text(const ordered_json& value) {
   if (!value.is_structured()) return value.dump();
   std::string text;
   for (const auto& [key, part] : value.items()) {
-    if (part.is_null()) continue;  // TOML has no such value
+    if (part.is_null()) continue;  // TOML has no null
     text += text.empty() ? "" : ", ";
     if (value.is_object()) text += key_text(key) + " = ";
     text += value_text(part);

@@ -1,4 +1,4 @@
-// TOML, as JSON values.
+// Reading and writing TOML, represented as JSON values.
 #pragma once
 
 #include <filesystem>
@@ -7,12 +7,12 @@
 
 namespace tensorion::lab {
 
-// The file's table as an object, its keys in the order of the file. Throws FileError, with the line, if the
-// file is not TOML or has dates.
+// Returns the contents of the file as an object whose keys are in the order of the file. Throws FileError
+// with the line number if the file is not valid TOML or contains a date.
 nlohmann::ordered_json read_toml(const std::filesystem::path& path);
 
-// The entries of an object, one "key = value" for each line. Objects inside it become inline tables; entries
-// that are null are left out.
+// Returns the object as TOML, one "key = value" per line. Nested objects become inline tables; entries that
+// are null are omitted.
 std::string to_toml(const nlohmann::ordered_json& object);
 
 }  // namespace tensorion::lab

@@ -1,4 +1,4 @@
-// What every model of the lab is: images in, one logit a class out.
+// The interface of all models: images in, one logit per class out.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -9,18 +9,17 @@
 
 namespace tensorion::lab {
 
-// The names and shapes of a model's parameters and buffers are those of the
-// model of the same name in timm. Weights are drawn from torch's global
-// generator, so that at::manual_seed makes them reproducible.
+// The names and shapes of the parameters and buffers equal those of the timm model of the same name. Weights
+// are initialized from torch's global generator, so at::manual_seed makes them reproducible.
 class Classifier : public torch::nn::Module {
  public:
-  // (N, channels, height, width), in any memory format, to (N, classes).
+  // Maps (N, channels, height, width), in any memory format, to (N, classes).
   virtual at::Tensor forward(at::Tensor images) = 0;
 
-  // The last linear layer, by its name among the parameters.
+  // The name of the last linear layer (the classification head) in the state dict.
   virtual std::string head_name() const = 0;
 
-  // Draws the weights of the last linear layer anew.
+  // Reinitializes the last linear layer.
   virtual void reset_head() = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace tensorion::lab {
 
-void check_interface(int64_t channels, int64_t classes, const std::string& model) {
+void check_channels_and_classes(int64_t channels, int64_t classes, const std::string& model) {
   TORCH_CHECK_VALUE(channels >= 1, "[tensorion.", model, "] channels must be at least 1, got ", channels);
   TORCH_CHECK_VALUE(classes >= 1, "[tensorion.", model, "] classes must be at least 1, got ", classes);
 }
@@ -24,9 +24,9 @@ void check_images(const at::Tensor& images, int64_t channels, int64_t size, cons
 void trunc_normal_(const at::Tensor& tensor, double std) {
   const torch::NoGradGuard no_grad;
   constexpr double kBound = 2.0;
-  // The inverse of the normal distribution at uniform values between those of the bounds.
-  const double reach = std::erf(kBound / std / std::sqrt(2.0));
-  tensor.uniform_(-reach, reach).erfinv_().mul_(std * std::sqrt(2.0)).clamp_(-kBound, kBound);
+  // Inverse transform sampling: the inverse of the error function at uniform random values.
+  const double limit = std::erf(kBound / std / std::sqrt(2.0));
+  tensor.uniform_(-limit, limit).erfinv_().mul_(std * std::sqrt(2.0)).clamp_(-kBound, kBound);
 }
 
 void init_linear(torch::nn::LinearImpl& linear) {

@@ -1,4 +1,4 @@
-// The layers that models share, named and initialized as in timm.
+// Layers shared by several models. Their names and initializations follow timm.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -11,28 +11,29 @@
 
 namespace tensorion::lab {
 
-// Refuses numbers of image channels and of classes below 1.
-void check_interface(int64_t channels, int64_t classes, const std::string& model);
+// Throws if the number of image channels or of classes is less than 1.
+void check_channels_and_classes(int64_t channels, int64_t classes, const std::string& model);
 
-// Refuses images that are not (N, channels, size, size); size 0 allows any.
+// Throws if the shape of the images is not (N, channels, size, size). A size of 0 allows any height and
+// width.
 void check_images(const at::Tensor& images, int64_t channels, int64_t size, const std::string& model);
 
-// x ~ N(0, std^2) given |x| <= 2.
+// Fills the tensor with samples from N(0, std^2), truncated to [-2, 2].
 void trunc_normal_(const at::Tensor& tensor, double std);
 
-// Weights trunc_normal_(0.02), biases 0: timm's linear layers in transformers.
+// Initializes a linear layer as timm's transformers do: weights by trunc_normal_ with std 0.02, biases 0.
 void init_linear(torch::nn::LinearImpl& linear);
 
-// init_linear for every linear layer inside, in order of registration.
+// Calls init_linear on every linear submodule, in order of registration.
 void init_linears(torch::nn::Module& module);
 
 torch::nn::LayerNorm layer_norm(int64_t dim, double eps);
 
-// Stochastic depth: in training each sample's branch is zero with probability
-// `rate`, else divided by 1 - rate.
+// Stochastic depth: in training, sets the branch of each sample to zero with probability `rate` and otherwise
+// divides it by 1 - rate.
 at::Tensor drop_path(const at::Tensor& branch, double rate, bool training);
 
-// Non-overlapping patches, each mapped to `dim` features: (N, H, W, dim).
+// Maps each non-overlapping patch of the image to `dim` features. The output is (N, H, W, dim).
 class PatchEmbed : public torch::nn::Module {
  public:
   PatchEmbed(int64_t channels, int64_t patch, int64_t dim, bool normalized);
@@ -43,7 +44,7 @@ class PatchEmbed : public torch::nn::Module {
   torch::nn::LayerNorm norm_{nullptr};
 };
 
-// fc2(gelu(fc1(x))), 4 dim hidden features.
+// fc2(gelu(fc1(x))) with 4 * dim hidden features.
 class Mlp : public torch::nn::Module {
  public:
   explicit Mlp(int64_t dim);

@@ -37,7 +37,7 @@ const std::vector<std::pair<std::string, Structure>>& structures() {
   return all;
 }
 
-// The number of heads times the width, and as many features for each as before.
+// Multiplies the number of heads by the width; the number of features per head stays the same.
 template <typename Transformer>
 void scale_heads(Transformer& structure, double width) {
   TORCH_CHECK_VALUE(std::isfinite(width) && width > 0.0 && width <= 64.0,
@@ -61,7 +61,7 @@ void adapt(VitOptions& structure, const ModelOptions& options) {
   if (options.image_size != 0) structure.image_size = options.image_size;
   if (options.depths.empty()) return;
   TORCH_CHECK_VALUE(options.depths.size() == 1, "[tensorion.make_model] depths of ", options.name,
-                    " must be one number of blocks, got ", at::IntArrayRef(options.depths));
+                    " must have one entry, got ", at::IntArrayRef(options.depths));
   structure.depth = options.depths[0];
 }
 
@@ -70,11 +70,11 @@ void adapt(SwinOptions& structure, const ModelOptions& options) {
   if (options.image_size != 0) structure.image_size = options.image_size;
   if (options.depths.empty()) return;
   TORCH_CHECK_VALUE(options.depths.size() == 4, "[tensorion.make_model] depths of ", options.name,
-                    " must be four numbers of blocks, got ", at::IntArrayRef(options.depths));
+                    " must have four entries, got ", at::IntArrayRef(options.depths));
   structure.depths = options.depths;
 }
 
-// What the name says, changed by the other options.
+// The structure that belongs to the name, modified by the other options.
 Structure structure_of(const ModelOptions& options) {
   for (const auto& [name, named] : structures()) {
     if (name != options.name) continue;
@@ -100,10 +100,10 @@ int64_t size_of(const ResNetOptions&) { return 0; }
 int64_t size_of(const VitOptions& structure) { return structure.image_size; }
 int64_t size_of(const SwinOptions& structure) { return structure.image_size; }
 
-// What the weights of a model tell about its structure.
+// What can be inferred about a model's structure from its weights.
 struct Traits {
-  int family = -1;       // the index in Structure
-  bool variant = false;  // a ResNet with bottlenecks, a ViT with a class token
+  int family = -1;       // the index in Structure; -1 if unknown
+  bool variant = false;  // true for a ResNet with bottlenecks and a ViT with a class token
   int64_t features = 0;  // of the first layer
   std::vector<int64_t> depths = {};
 };
@@ -117,8 +117,8 @@ Traits traits_of(const SwinOptions& structure) { return {2, false, structure.dim
 Traits traits_of(const NamedTensors& tensors) {
   Traits traits;
   const auto count = [&](size_t stage, size_t block) {
-    constexpr size_t kMost = 1000;  // names may be anything
-    if (stage >= kMost || block >= kMost) return;
+    constexpr size_t kMaxIndex = 1000;  // the names come from a file and can contain any number
+    if (stage >= kMaxIndex || block >= kMaxIndex) return;
     if (traits.depths.size() <= stage) traits.depths.resize(stage + 1);
     traits.depths[stage] = std::max(traits.depths[stage], static_cast<int64_t>(block) + 1);
   };
@@ -157,20 +157,21 @@ int64_t model_image_size(const ModelOptions& options) {
 }
 
 std::string recognize_model(const NamedTensors& tensors) {
-  const auto seen = traits_of(tensors);
+  const auto inferred = traits_of(tensors);
   std::string best;
   int fewest = 3;
   for (const auto& [name, structure] : structures()) {
     const auto own = std::visit([](const auto& specific) { return traits_of(specific); }, structure);
-    if (own.family != seen.family || own.variant != seen.variant) continue;
+    if (own.family != inferred.family || own.variant != inferred.variant) continue;
     std::string flags = "--model " + name;
     int differences = 0;
-    if (own.features != seen.features) {
-      flags += c10::str(" --width ", static_cast<double>(seen.features) / static_cast<double>(own.features));
+    if (own.features != inferred.features) {
+      flags +=
+          c10::str(" --width ", static_cast<double>(inferred.features) / static_cast<double>(own.features));
       ++differences;
     }
-    if (own.depths != seen.depths) {
-      flags += " --depths " + c10::Join(",", seen.depths);
+    if (own.depths != inferred.depths) {
+      flags += " --depths " + c10::Join(",", inferred.depths);
       ++differences;
     }
     if (differences < fewest) {
@@ -178,7 +179,7 @@ std::string recognize_model(const NamedTensors& tensors) {
       best = flags;
     }
   }
-  if (!best.empty() && seen.family == 0) {
+  if (!best.empty() && inferred.family == 0) {
     const auto& stem = tensors.at("conv1.weight");
     best += stem.dim() == 4 && stem.size(2) == 3 ? " --stem cifar" : " --stem imagenet";
   }

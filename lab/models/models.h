@@ -1,4 +1,4 @@
-// The models by name. The names are timm's.
+// Creates models by name. The names are those of timm.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,18 @@ struct ModelOptions {
   int64_t classes = 1000;
   int64_t channels = 3;  // of the images
 
-  // Scales the width: the channels of a ResNet (see resnet_width), the number of heads of a
-  // transformer, whose features per head stay 64 (ViT) or 32 (Swin).
+  // Multiplies the number of channels of a ResNet (see resnet_width) or the number of heads of a transformer.
+  // The number of features per head stays 64 (ViT) or 32 (Swin).
   double width = 1.0;
 
-  Stem stem = Stem::kImageNet;  // of a ResNet; the transformers have none
+  Stem stem = Stem::kImageNet;  // of a ResNet; ignored by the transformers
 
-  // Height and width of the images; 0: those in the name. A multiple of 16 (ViT) or 32 (Swin);
-  // a ResNet takes images of any size, whatever stands here.
+  // Height and width of the images: a multiple of 16 (ViT) or 32 (Swin). 0 means the size in the model's
+  // name. ResNets ignore it; they accept images of any size.
   int64_t image_size = 0;
 
-  // Blocks of each stage, one number for a ViT and four for the others; empty: those of the name.
+  // Number of blocks in each stage: one number for a ViT, four for the others. Empty means the model's
+  // default.
   std::vector<int64_t> depths = {};  // NOLINT(readability-redundant-member-init): gcc warns without
 };
 
@@ -34,15 +35,14 @@ struct ModelOptions {
 // vit_medium_patch16_gap_256, swin_{tiny,small,base}_patch4_window7_224.
 const std::vector<std::string>& model_names();
 
-// The height and width of the images that the model is made for; 0 if it takes any size.
+// Returns the height and width of the images that the model expects, or 0 if it accepts any size.
 int64_t model_image_size(const ModelOptions& options);
 
-// The model whose weights these are, judged by their names and shapes, as flags of the program: "--model
-// resnet18
-// --width 0.25 --stem cifar". Empty if it is none of ours.
+// Infers the model from the names and shapes of its weights. Returns command-line flags such as
+// "--model resnet18 --width 0.25 --stem cifar", or an empty string if no model matches.
 std::string recognize_model(const NamedTensors& tensors);
 
-// Fresh weights, in training mode.
+// Returns a newly initialized model in training mode.
 Model make_model(const ModelOptions& options);
 
 }  // namespace tensorion::lab

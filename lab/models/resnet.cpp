@@ -20,8 +20,8 @@ torch::nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t s
 
 }  // namespace
 
-// relu(shortcut(x) + branch(x)), the branch two or three convolutions, each
-// with its batch normalization and, but for the last, a relu.
+// relu(shortcut(x) + branch(x)). The branch has two or three convolutions, each followed by a batch
+// normalization and, except for the last, a ReLU.
 class ResidualBlock : public torch::nn::Module {
  public:
   ResidualBlock(bool bottleneck, int64_t in, int64_t width, int64_t stride) {
@@ -43,7 +43,7 @@ class ResidualBlock : public torch::nn::Module {
     }
   }
 
-  // The block starts as its shortcut.
+  // Makes the branch output zero, so that training starts with the shortcut alone.
   void zero_branch() { torch::nn::init::zeros_(bns_.back()->weight); }
 
   at::Tensor forward(const at::Tensor& x) {
@@ -71,16 +71,15 @@ class ResidualBlock : public torch::nn::Module {
 
 int64_t resnet_width(double width) {
   TORCH_CHECK_VALUE(std::isfinite(width) && width >= 0.125 && width <= 64.0,
-                    "[tensorion.resnet] width must be in [0.125, 64], where 0.125 is 8 channels, got ",
-                    width);
+                    "[tensorion.resnet] width must be in [0.125, 64] (0.125 means 8 channels), got ", width);
   return 8 * std::llround(64.0 * width / 8.0);
 }
 
 ResNet::ResNet(const ResNetOptions& options) : channels_(options.channels), stem_(options.stem) {
-  check_interface(options.channels, options.classes, "resnet");
+  check_channels_and_classes(options.channels, options.classes, "resnet");
   TORCH_CHECK_VALUE(
       options.depths.size() == 4 && *std::min_element(options.depths.begin(), options.depths.end()) >= 1,
-      "[tensorion.resnet] depths must be four numbers of blocks, each at least 1, got ",
+      "[tensorion.resnet] depths must have four entries, each at least 1, got ",
       at::IntArrayRef(options.depths));
 
   int64_t width = resnet_width(options.width);

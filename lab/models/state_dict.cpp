@@ -12,22 +12,21 @@
 namespace tensorion::lab {
 namespace {
 
-// Tables that models compute by themselves, and some files have all the same.
+// Buffers that our models compute instead of loading, but that some files contain.
 bool is_computed(std::string_view name) {
   return name.ends_with(".relative_position_index") || name.ends_with(".attn_mask");
 }
 
-// The same but for the first size: a head for another number of classes.
+// Returns true if only the first size differs, as for a head with a different number of classes.
 bool differs_in_classes(const at::Tensor& stored, const at::Tensor& own) {
   return stored.dim() == own.dim() && stored.size(0) != own.size(0) &&
          stored.sizes().slice(1) == own.sizes().slice(1);
 }
 
-// How often a batch norm was updated, which files of older programs lack. It changes nothing that is computed
-// here.
+// The counter of batch norm updates, which is missing in old files. Our models do not use its value.
 bool is_counter(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
 
-// "; 102 of another shape: conv1.weight: expected [64], got [16], ..."
+// Example: "; 102 with a different shape: conv1.weight: expected [64], got [16], ..."
 std::string summary(const std::vector<std::string>& names, const std::string& what) {
   constexpr size_t kShown = 3;
   if (names.empty()) return "";
@@ -36,7 +35,7 @@ std::string summary(const std::vector<std::string>& names, const std::string& wh
                   names.size() > kShown ? ", ..." : "");
 }
 
-// "; the file looks like --model resnet34 --width 0.25 --stem cifar"
+// Example: "; the file looks like --model resnet34 --width 0.25 --stem cifar"
 std::string hint(const NamedTensors& tensors) {
   const auto flags = recognize_model(tensors);
   return flags.empty() ? "" : "; the file looks like " + flags;
@@ -78,8 +77,8 @@ bool check_state_dict(const Classifier& model, const NamedTensors& tensors, cons
     if (!own.contains(name) && !is_computed(name)) unexpected.push_back(name);
   }
   const auto problems = summary(missing, "missing") + summary(unexpected, "unexpected") +
-                        summary(mismatched, "of another shape");
-  TORCH_CHECK_VALUE(problems.empty(), "[tensorion.load_weights] ", source, " does not fit the model",
+                        summary(mismatched, "with a different shape");
+  TORCH_CHECK_VALUE(problems.empty(), "[tensorion.load_weights] ", source, " does not match the model",
                     problems, problems.empty() ? "" : hint(tensors));
   return new_head;
 }
@@ -103,7 +102,7 @@ std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& 
 SafeTensors read_weights(const std::string& path) {
   for (const char* ending : {".pt", ".pth", ".bin", ".ckpt", ".pkl"}) {
     TORCH_CHECK_VALUE(!path.ends_with(ending), "[tensorion.load_weights] ", path,
-                      " is a file of torch.save by its name; expected safetensors. Convert it in Python: "
+                      " looks like a file of torch.save; expected a safetensors file. Convert it in Python: "
                       "safetensors.torch.save_file(torch.load('",
                       path, "', weights_only=True), 'weights.safetensors')");
   }

@@ -1,4 +1,4 @@
-// The tensors of a model by name: what files of weights hold.
+// State dicts of models: getting, checking and loading them.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -11,29 +11,28 @@
 
 namespace tensorion::lab {
 
-// Parameters and buffers under timm's names. They share the module's memory.
+// Returns the parameters and buffers by name. The tensors share memory with the module.
 NamedTensors state_dict(const torch::nn::Module& module);
 
-// Whether the tensors fit the model but for a head of another number of classes. If they do not fit at all,
-// the error of load_state_dict.
+// Returns true if load_state_dict would reinitialize the head, and false if it would load all tensors. Throws
+// the same error as load_state_dict if the tensors do not match the model.
 bool check_state_dict(const Classifier& model, const NamedTensors& tensors, const std::string& source);
 
-// Copies `tensors` into the model, converted to its dtypes. Names and shapes
-// must be the model's; else an error counts what is missing, what is
-// unexpected and which shapes differ, names the first of each, and the model stays as it was.
+// Copies `tensors` into the model and converts them to its dtypes. Names and shapes must match. Otherwise the
+// model is unchanged, and the error lists the missing and unexpected names and the shapes that differ.
+// `source` is the name of the file for error messages.
 //
-// Two differences are allowed: a head for another number of classes, or none
-// at all, is not loaded, but drawn anew (the names of what was drawn anew are
-// returned), and the counters of batch norms (num_batches_tracked) may be missing.
-// `source` (a file's name) stands in the errors.
+// Two differences are allowed. If the head is missing or has a different number of classes, the model's head
+// is reinitialized; the names of its parameters are returned. The counters of batch norms
+// (num_batches_tracked) may be missing.
 std::vector<std::string> load_state_dict(Classifier& model, const NamedTensors& tensors,
                                          const std::string& source);
 
-// A safetensors file; one that torch.save made is recognized by its name, and an error says how to convert
-// it.
+// Reads a safetensors file. If the file's extension is one that torch.save uses, the error explains how to
+// convert the file.
 SafeTensors read_weights(const std::string& path);
 
-// load_state_dict from a safetensors file, such as timm's.
+// Reads a safetensors file, for example from timm, and calls load_state_dict.
 std::vector<std::string> load_weights(Classifier& model, const std::string& path);
 
 }  // namespace tensorion::lab

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNormEps = 1e-5;
 
-// (N, H, W, C) to (N, windows, window * window, C), the windows in row-major order.
+// Reshapes (N, H, W, C) to (N, windows, window * window, C), with the windows in row-major order.
 at::Tensor to_windows(const at::Tensor& x, int64_t window) {
   return x.unflatten(2, {-1, window}).unflatten(1, {-1, window}).transpose(2, 3).flatten(3, 4).flatten(1, 2);
 }
@@ -26,8 +26,8 @@ at::Tensor from_windows(const at::Tensor& windows, int64_t window, int64_t side)
       .flatten(1, 2);
 }
 
-// Row of the bias table for every pair of positions in a window: their offsets
-// (dy, dx), each from 1 - window to window - 1, in row-major order.
+// The row of the bias table for every pair of positions in a window. The rows are the offsets (dy, dx), each
+// from 1 - window to window - 1, in row-major order.
 at::Tensor relative_position_index(int64_t window) {
   const auto at = at::arange(window, at::kLong);
   const auto offset = (at.unsqueeze(1) - at + window - 1);  // (window, window)
@@ -36,10 +36,11 @@ at::Tensor relative_position_index(int64_t window) {
   return (y * (2 * window - 1) + x).flatten();
 }
 
-// After a cyclic shift, what comes from opposite edges of the image shares the
-// last windows: -100 for such pairs of positions, else 0. (windows, 1, area, area)
+// After a cyclic shift, the last windows contain positions from opposite edges of the image. The mask is -100
+// for pairs of positions from different edges and 0 otherwise. Its shape is (windows, 1, area, area).
 at::Tensor shift_mask(int64_t side, int64_t window, int64_t shift) {
-  auto band = at::zeros({side}, at::kLong);  // 0, 1, 2: up to the last window, its own part, the wrapped part
+  // 0: before the last window, 1: the part of the last window before the wrap, 2: the part after it.
+  auto band = at::zeros({side}, at::kLong);
   band.slice(0, side - window, side - shift).fill_(1);
   band.slice(0, side - shift).fill_(2);
   const auto region = (band.unsqueeze(1) * 3 + band).view({1, side, side, 1});
@@ -64,7 +65,7 @@ class WindowAttention : public torch::nn::Module {
     const auto qkv = qkv_->forward(x).unflatten(-1, {3, heads_, -1}).permute({3, 0, 1, 4, 2, 5});
     auto bias = table_.index_select(0, index_.to(table_.device())).t().reshape({heads_, area_, area_});
     if (mask.defined()) bias = bias + mask.to(bias.options());
-    // Spelled out: with a bias that is learned, the fused attention is the slower one on CPU.
+    // Not scaled_dot_product_attention, which is slower on CPU if the bias needs a gradient.
     const double scale = 1.0 / std::sqrt(static_cast<double>(qkv.size(-1)));
     const auto scores = at::matmul(qkv[0] * scale, qkv[1].mT()) + bias;
     const auto mixed = at::matmul(scores.softmax(-1), qkv[2]);
@@ -80,8 +81,8 @@ class WindowAttention : public torch::nn::Module {
   torch::nn::Linear proj_{nullptr};
 };
 
-// x + attention(norm(x)) within windows, every second block with the windows
-// shifted by half their size, then x + mlp(norm(x)).
+// x + attention(norm(x)) within windows, then x + mlp(norm(x)). In every second block, the windows are
+// shifted by half their size.
 class SwinBlock : public torch::nn::Module {
  public:
   SwinBlock(int64_t dim, int64_t heads, int64_t side, int64_t window, bool shifted, double drop_path_rate)
@@ -124,7 +125,7 @@ class SwinBlock : public torch::nn::Module {
   std::shared_ptr<Mlp> mlp_;
 };
 
-// Each 2x2 positions become one with twice the features.
+// Merges each 2x2 group of positions into one position with twice the features.
 class PatchMerging : public torch::nn::Module {
  public:
   explicit PatchMerging(int64_t dim) {
@@ -134,7 +135,7 @@ class PatchMerging : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x) {
-    // The four positions in column-major order, as the pretrained weights have them.
+    // The four positions are in column-major order, as in the pretrained weights.
     const auto merged = x.unflatten(2, {-1, 2}).unflatten(1, {-1, 2}).permute({0, 1, 3, 4, 2, 5}).flatten(3);
     return reduction_->forward(norm_->forward(merged));
   }
@@ -148,8 +149,9 @@ class PatchMerging : public torch::nn::Module {
 
 class SwinStage : public torch::nn::Module {
  public:
-  // `dim` and `side` are those of the stage's blocks; a stage that merges gets half as many
-  // features at twice the side. One block for each of the rates.
+  // `dim` and `side` are the features and the side length inside the blocks. A stage that merges patches
+  // takes an input with half the features and twice the side length. The stage has one block per drop path
+  // rate.
   SwinStage(int64_t dim, int64_t heads, int64_t side, int64_t window, bool merges,
             const std::vector<double>& drop_path_rates) {
     if (merges) downsample_ = register_module("downsample", std::make_shared<PatchMerging>(dim / 2));
@@ -172,7 +174,7 @@ class SwinStage : public torch::nn::Module {
   std::vector<std::shared_ptr<SwinBlock>> blocks_;
 };
 
-// The mean over all positions, then a linear layer.
+// The mean over all positions, followed by a linear layer.
 class SwinHead : public torch::nn::Module {
  public:
   SwinHead(int64_t dim, int64_t classes) { fc_ = register_module("fc", torch::nn::Linear(dim, classes)); }
@@ -186,18 +188,17 @@ class SwinHead : public torch::nn::Module {
 Swin::Swin(const SwinOptions& options) : options_(options) {
   const auto& depths = options.depths;
   const auto stages = static_cast<int64_t>(depths.size());
-  check_interface(options.channels, options.classes, "swin");
-  TORCH_CHECK_VALUE(
-      stages >= 1 && stages <= 8 && *std::min_element(depths.begin(), depths.end()) >= 1,
-      "[tensorion.swin] depths must be the numbers of blocks of 1 to 8 stages, each at least 1, got ",
-      at::IntArrayRef(depths));
+  check_channels_and_classes(options.channels, options.classes, "swin");
+  TORCH_CHECK_VALUE(stages >= 1 && stages <= 8 && *std::min_element(depths.begin(), depths.end()) >= 1,
+                    "[tensorion.swin] depths must have 1 to 8 entries, each at least 1, got ",
+                    at::IntArrayRef(depths));
   TORCH_CHECK_VALUE(options.patch >= 1 && options.window >= 1,
                     "[tensorion.swin] patch and window must be at least 1, got ", options.patch, " and ",
                     options.window);
   const int64_t reduction = options.patch << (stages - 1);
   TORCH_CHECK_VALUE(options.image_size >= reduction && options.image_size % reduction == 0,
-                    "[tensorion.swin] the image size must be a multiple of ", reduction, " (patches of ",
-                    options.patch, ", halved in each stage after the first), got ", options.image_size);
+                    "[tensorion.swin] image_size must be a multiple of ", reduction, " (patch size ",
+                    options.patch, ", doubled in each stage after the first), got ", options.image_size);
   TORCH_CHECK_VALUE(options.heads >= 1 && options.dim >= 1 && options.dim % options.heads == 0,
                     "[tensorion.swin] dim must be a multiple of the number of heads, got dim ", options.dim,
                     " and heads ", options.heads);

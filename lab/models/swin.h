@@ -1,5 +1,5 @@
-// Swin transformers: Liu et al., "Swin transformer: hierarchical vision
-// transformer using shifted windows" (2021).
+// Swin transformers: Liu et al., "Swin transformer: hierarchical vision transformer using shifted windows"
+// (2021).
 #pragma once
 
 #include <torch/nn/modules/linear.h>
@@ -18,10 +18,10 @@ struct SwinOptions {
   int64_t image_size = 224;
   int64_t patch = 4;
   int64_t window = 7;
-  int64_t dim = 96;                            // features in the first stage; each later stage doubles
-  std::vector<int64_t> depths = {2, 2, 6, 2};  // blocks of each stage
-  int64_t heads = 3;                           // in the first stage; each later stage doubles
-  double drop_path = 0.1;                      // of the last block; rises linearly from 0 over the blocks
+  int64_t dim = 96;                            // features in the first stage; doubled in each later stage
+  std::vector<int64_t> depths = {2, 2, 6, 2};  // number of blocks in each stage
+  int64_t heads = 3;                           // in the first stage; doubled in each later stage
+  double drop_path = 0.1;                      // rate of the last block; grows linearly from 0
   int64_t channels = 3;
   int64_t classes = 1000;
 };

@@ -73,10 +73,10 @@ class VitBlock : public torch::nn::Module {
 
 Vit::Vit(const VitOptions& options) : options_(options) {
   const int64_t dim = options.dim;
-  check_interface(options.channels, options.classes, "vit");
+  check_channels_and_classes(options.channels, options.classes, "vit");
   TORCH_CHECK_VALUE(
       options.patch >= 1 && options.image_size >= options.patch && options.image_size % options.patch == 0,
-      "[tensorion.vit] the image size must be a multiple of the patch size ", options.patch, ", got ",
+      "[tensorion.vit] image_size must be a multiple of the patch size ", options.patch, ", got ",
       options.image_size);
   TORCH_CHECK_VALUE(options.heads >= 1 && dim >= 1 && dim % options.heads == 0,
                     "[tensorion.vit] dim must be a multiple of the number of heads, got dim ", dim,
@@ -108,7 +108,7 @@ at::Tensor Vit::forward(at::Tensor images) {
   if (options_.class_token) x = at::cat({cls_token_.expand({x.size(0), -1, -1}), x}, 1);
   x = x + pos_embed_;
   for (const auto& block : blocks_) x = block->forward(x);
-  // The class token's features depend on no other row of the normalization.
+  // LayerNorm acts on each token separately, so only the class token needs it.
   if (options_.class_token) return head_->forward(norm_->forward(x.select(1, 0)));
   return head_->forward(norm_->forward(x).mean(1));
 }

@@ -1,5 +1,5 @@
-// Vision transformers: Dosovitskiy et al., "An image is worth 16x16 words"
-// (2021), and the variant without class token of timm's "gap" models.
+// Vision transformers: Dosovitskiy et al., "An image is worth 16x16 words" (2021), and timm's "gap" variant,
+// which has no class token and uses global average pooling.
 #pragma once
 
 #include <torch/nn/modules/linear.h>
@@ -20,9 +20,9 @@ struct VitOptions {
   int64_t dim = 768;
   int64_t depth = 12;
   int64_t heads = 12;
-  bool class_token = true;  // classify its features, else the mean over the patches
+  bool class_token = true;  // if true, the head reads the class token; if false, the mean over the patches
   bool qkv_bias = true;
-  double layer_scale = 0.0;  // the first value of a learned scale of each branch's features; 0: none
+  double layer_scale = 0.0;  // initial value of LayerScale in each branch; 0 means no LayerScale
   int64_t channels = 3;
   int64_t classes = 1000;
 };

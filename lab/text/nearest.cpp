@@ -5,8 +5,8 @@
 namespace tensorion::lab {
 namespace {
 
-// The distance of Damerau and Levenshtein, in which no letter is edited twice.
-size_t edits(const std::string& from, const std::string& to) {
+// The optimal string alignment distance: Damerau-Levenshtein without editing a substring twice.
+size_t edit_distance(const std::string& from, const std::string& to) {
   std::vector<std::vector<size_t>> table(from.size() + 1, std::vector<size_t>(to.size() + 1));
   for (size_t i = 0; i <= from.size(); ++i) {
     for (size_t j = 0; j <= to.size(); ++j) {
@@ -27,12 +27,12 @@ size_t edits(const std::string& from, const std::string& to) {
 }  // namespace
 
 std::string nearest_name(const std::string& name, const std::vector<std::string>& known) {
-  constexpr size_t kLongest = 100;  // no known name is as long
+  constexpr size_t kLongest = 100;  // all known names are shorter
   if (name.size() > kLongest) return "";
   std::string nearest;
   size_t fewest = std::max<size_t>(1, name.size() / 3) + 1;
   for (const auto& candidate : known) {
-    const size_t distance = edits(name, candidate);
+    const size_t distance = edit_distance(name, candidate);
     if (distance >= fewest) continue;
     fewest = distance;
     nearest = candidate;

@@ -1,4 +1,4 @@
-// The name that was probably meant by one that is not known.
+// Suggestions for misspelled names.
 #pragma once
 
 #include <string>
@@ -6,11 +6,12 @@
 
 namespace tensorion::lab {
 
-// The known name with the fewest edits (a letter inserted, removed, replaced, or two neighbors swapped);
-// empty if all need more than a third of the letters, and more than one.
+// Returns the known name with the smallest edit distance (insertions, deletions, substitutions and swaps of
+// adjacent letters). Returns an empty string if that distance is larger than a third of the length of `name`
+// and larger than 1.
 std::string nearest_name(const std::string& name, const std::vector<std::string>& known);
 
-// "; did you mean NAME?", or nothing if no known name is near.
+// Returns "; did you mean NAME?", or an empty string if no known name is close.
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
 
 }  // namespace tensorion::lab

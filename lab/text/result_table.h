@@ -1,4 +1,4 @@
-// A table of results: printed by the program, and read from summary.json by `tensorion report`.
+// A table of results. Commands print it and store it in summary.json, where `tensorion report` reads it.
 #pragma once
 
 #include <iosfwd>
@@ -14,7 +14,7 @@ struct ResultTable {
   std::string title;
   TableRow header;
   std::vector<TableRow> rows;
-  std::string alignment;  // a letter for each column: 'l' or 'r'
+  std::string alignment;  // one letter per column: 'l' or 'r'
   std::vector<std::string> notes = {};
 };
 

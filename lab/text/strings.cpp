@@ -60,7 +60,7 @@ double to_number(const std::string& text, const std::string& what) {
 }
 
 int64_t to_integer(const std::string& text, const std::string& what) {
-  return parse<int64_t>(text, what, "a whole number");
+  return parse<int64_t>(text, what, "an integer");
 }
 
 }  // namespace tensorion::lab

@@ -1,4 +1,4 @@
-// Strings from numbers, and numbers from strings.
+// Formatting, splitting and parsing strings.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace tensorion::lab {
 
-// What printf would print.
+// sprintf that returns a std::string.
 template <typename... Values>
 std::string string_printf(const char* pattern, Values... values) {
   const int size = std::snprintf(nullptr, 0, pattern, values...);
@@ -18,19 +18,19 @@ std::string string_printf(const char* pattern, Values... values) {
   return text;
 }
 
-// The parts between the separators: one more than there are of them.
+// Splits the text at every separator; empty parts are kept.
 std::vector<std::string> split(const std::string& text, char separator);
 
-// The text for a message: what is left of it if it is long, and no bytes that a terminal cannot show.
+// Prepares text for a message: truncates it to 80 characters and escapes it if it is not UTF-8.
 std::string shortened(const std::string& text);
 
-// Whether the bytes are UTF-8, as JSON needs them.
+// Returns true if the text is valid UTF-8, as JSON requires.
 bool is_utf8(const std::string& text);
 
-// The flag of an option: "--weight-decay" of "weight_decay".
+// Returns the flag of an option: "--weight-decay" for "weight_decay".
 std::string flag_name(std::string option);
 
-// The whole text as a number; `what` names it in the error.
+// Parse the whole text as a number. `what` is its name in the error message.
 double to_number(const std::string& text, const std::string& what);
 int64_t to_integer(const std::string& text, const std::string& what);
 

@@ -1,4 +1,4 @@
-// Text in aligned columns.
+// Printing text in aligned columns.
 #pragma once
 
 #include <iosfwd>
@@ -9,7 +9,8 @@ namespace tensorion::lab {
 
 using TableRow = std::vector<std::string>;
 
-// Columns as wide as their widest cell. `alignment` has a letter for each: 'l' or 'r'.
+// Prints the rows with each column as wide as its widest cell. `alignment` has one letter per column: 'l' or
+// 'r'.
 void print_rows(std::ostream& out, const std::vector<TableRow>& rows, const std::string& alignment);
 
 }  // namespace tensorion::lab

@@ -33,12 +33,12 @@ void Terminal::print(const std::string& line) {
 }
 
 void Terminal::erase() {
-  // Moves up to the first of them and clears the rest of the screen.
+  // Moves the cursor up to the first line shown and clears everything below.
   if (!shown_.empty()) std::fprintf(out_, "\x1b[%zuF\x1b[J", shown_.size());
 }
 
 void Terminal::draw() {
-  winsize size{};  // it may have changed
+  winsize size{};  // the user may have resized the window
   if (is_tty_ && ::ioctl(::fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 1) width_ = size.ws_col;
   for (const auto& line : shown_) {
     std::fprintf(out_, "%s\n", line.substr(0, static_cast<size_t>(width_ - 1)).c_str());

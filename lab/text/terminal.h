@@ -1,4 +1,4 @@
-// A terminal, on which a block of lines at the end of the output can be redrawn in place.
+// Terminal output whose last lines can be redrawn in place.
 #pragma once
 
 #include <cstdio>
@@ -10,7 +10,7 @@ namespace tensorion::lab {
 class Terminal {
  public:
   explicit Terminal(std::FILE* out);
-  // The lines that are shown stay.
+  // Leaves the lines that are shown on the screen.
   ~Terminal();
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
@@ -20,9 +20,10 @@ class Terminal {
   int width() const { return width_; }
   int height() const { return height_; }
 
-  // Replaces the lines shown before by these, cut to the terminal's width. Only if is_tty().
+  // Replaces the lines shown before, truncating the new ones to the width of the terminal. Call it only if
+  // is_tty() is true.
   void show(const std::vector<std::string>& lines);
-  // Prints a line that stays, above those shown.
+  // Prints a permanent line above the lines shown.
   void print(const std::string& line);
 
  private:

@@ -1,6 +1,5 @@
-// Errors of the command line, for which the program exits with status 2: an option has a value that it cannot
-// have, or one that does not go with the others. What is wrong with files and data is any other error (status
-// 1).
+// Errors in the command line, for which the program exits with status 2: an option has an invalid value, or
+// it conflicts with another option. Problems with files and data are other errors, with exit status 1.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -15,7 +14,8 @@ class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Calls `body`, in which every value that is refused is one of the command line.
+// Calls `body` and turns its ValueErrors and TypeErrors into UsageErrors. Use it if all values that `body`
+// may reject come from the command line.
 template <typename Body>
 auto checked_usage(const Body& body) {
   try {

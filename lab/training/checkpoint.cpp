@@ -48,7 +48,7 @@ TrainingState from_text(const std::string& text) {
   const auto sum = [](const json& value) { return value.is_null() ? NAN : value.get<double>(); };
   TrainingState state{.epoch = integer_from_json(parsed.at("epoch")),
                       .batch = integer_from_json(parsed.at("batch")),
-                      .loss_sum = sum(parsed.at("loss_sum")),  // null if it is not finite
+                      .loss_sum = sum(parsed.at("loss_sum")),  // null in JSON means not finite
                       .samples = integer_from_json(parsed.at("samples")),
                       .seconds = parsed.at("seconds").get<double>(),
                       .optimizer_seconds = parsed.at("optimizer_seconds").get<double>(),
@@ -61,7 +61,7 @@ TrainingState from_text(const std::string& text) {
   return state;
 }
 
-// Those whose names begin with the prefix, without it.
+// Returns the tensors whose names start with the prefix, with the prefix removed.
 NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix) {
   NamedTensors out;
   for (const auto& [name, tensor] : tensors) {
@@ -70,13 +70,13 @@ NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix)
   return out;
 }
 
-// Torch lets a file say where in its table the generator is and, apart from that, how much of the table is
-// left: if the two do not fit, it would read beyond the table.
+// The saved state of the Mersenne Twister has both the position in its table and the number of values left.
+// Torch does not check that the two agree; if they do not, it would read beyond the end of the table.
 void check_engine(const at::mt19937_data_pod& engine) {
   const auto next = static_cast<int64_t>(engine.next_), left = static_cast<int64_t>(engine.left_);
   const bool is_fresh = next == 0 && left == 1;
-  TORCH_CHECK_VALUE(is_fresh || next + left == at::MERSENNE_STATE_N + 1, "place ", next, " with ", left,
-                    " left of ", at::MERSENNE_STATE_N);
+  TORCH_CHECK_VALUE(is_fresh || next + left == at::MERSENNE_STATE_N + 1, "position ", next,
+                    " does not match ", left, " values left of ", at::MERSENNE_STATE_N);
 }
 
 // A checkpoint in memory.
@@ -93,20 +93,21 @@ Contents read(const fs::path& path) {
                     ": expected the format ", kFormat, ", got '", file.metadata["format"], "'");
   TORCH_CHECK_VALUE(file.has_checksum, "[tensorion.checkpoint] ", path.string(), ": the checksum is missing");
   TORCH_CHECK_VALUE(file.tensors.contains(kGenerator), "[tensorion.checkpoint] ", path.string(),
-                    ": the state of the generator is missing");
+                    ": the state of the random number generator is missing");
   try {
     auto generator = at::detail::createCPUGenerator();
     generator.set_state(file.tensors.at(kGenerator));
     check_engine(at::check_generator<at::CPUGeneratorImpl>(generator)->engine().data());
   } catch (const c10::Error& error) {
-    TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(),
-                      ": the state of the generator is not valid: ", error.what_without_backtrace());
+    TORCH_CHECK_VALUE(
+        false, "[tensorion.checkpoint] ", path.string(),
+        ": the state of the random number generator is not valid: ", error.what_without_backtrace());
   }
   try {
     contents.state = from_text(file.metadata["state"]);
   } catch (const json::exception& error) {
     TORCH_CHECK_VALUE(false, "[tensorion.checkpoint] ", path.string(),
-                      ": the state is not valid: ", error.what());
+                      ": the training state is not valid: ", error.what());
   }
   contents.tensors = std::move(file.tensors);
   return contents;
@@ -117,12 +118,12 @@ Contents read_previous(const fs::path& folder, const std::string& damage) {
     return read(previous(folder));
   } catch (const c10::Error& error) {
     TORCH_CHECK_VALUE(false, damage,
-                      "; nor can the checkpoint before it be read: ", error.what_without_backtrace());
+                      "; the previous checkpoint cannot be read either: ", error.what_without_backtrace());
   }
 }
 
-// The newest that is whole. A damaged one gives way to the one before it: were it kept, the next checkpoint
-// would take the place of the good one first.
+// Returns the newest checkpoint that is intact. If the newest file is damaged, the previous one replaces it.
+// Otherwise the next save would rename the damaged file over the intact one.
 std::optional<Contents> read_newest(const fs::path& folder,
                                     const std::function<void(const std::string&)>& warn) {
   const bool has_previous = fs::exists(previous(folder));
@@ -133,7 +134,7 @@ std::optional<Contents> read_newest(const fs::path& folder,
       if (!has_previous) throw;
       const std::string damage = error.what_without_backtrace();
       auto contents = read_previous(folder, damage);
-      warn(damage + "; going on from the checkpoint before it");
+      warn(damage + "; continuing from the previous checkpoint");
       fs::rename(previous(folder), newest(folder));
       return contents;
     }
@@ -153,7 +154,7 @@ void save_checkpoint(const fs::path& folder, Classifier& model, torch::optim::Op
     tensors[kOptimizer + name] = tensor;
   tensors[kGenerator] = at::detail::getDefaultCPUGenerator().get_state();
   write_safetensors(unfinished(folder), tensors, {{"format", kFormat}, {"state", to_text(state)}});
-  // Killed in between, the run goes on from the previous one.
+  // If the program is killed between the two renames, the run resumes from the previous checkpoint.
   if (fs::exists(newest(folder))) fs::rename(newest(folder), previous(folder));
   fs::rename(unfinished(folder), newest(folder));
 }
@@ -167,7 +168,7 @@ std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier&
   const auto source = contents->path.string();
   const auto weights = with_prefix(contents->tensors, kModel);
   TORCH_CHECK_VALUE(!check_state_dict(model, weights, source), "[tensorion.checkpoint] ", source,
-                    " is of another number of classes");
+                    " has a different number of classes");
   load_tensors(with_prefix(contents->tensors, kTrainer), source);
   load_optimizer_state_dict(optimizer, model, with_prefix(contents->tensors, kOptimizer), source);
   load_state_dict(model, weights, source);
@@ -179,7 +180,7 @@ std::optional<TrainingState> load_checkpoint(const fs::path& folder, Classifier&
 void remove_checkpoints(const fs::path& folder) {
   for (auto path : {newest(folder), previous(folder), unfinished(folder)}) {
     fs::remove(path);
-    fs::remove(path += ".tmp");  // of a writer that was killed
+    fs::remove(path += ".tmp");  // left by a process that was killed while writing
   }
 }
 

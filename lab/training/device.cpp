@@ -9,7 +9,7 @@
 namespace tensorion::lab {
 namespace {
 
-// The devices that torch was built for and finds: "cpu, cuda:0, cuda:1".
+// The devices that torch supports and finds, for example "cpu, cuda:0, cuda:1".
 std::string found_devices() {
   std::string names = "cpu";
   const auto type = at::getAccelerator();
@@ -36,7 +36,7 @@ c10::Device resolve_device(const std::string& name) {
   if (device.is_cpu()) return at::kCPU;
   if (!at::isAccelerator(device.type())) throw UsageError(expected + ", got '" + name + "'");
   TORCH_CHECK_VALUE(count > 0 && device.type() == *accelerator && device.index() < count, "--device ", name,
-                    " is not there: this torch finds ", found_devices());
+                    " is not available; torch finds ", found_devices());
   return {device.type(), std::max<c10::DeviceIndex>(0, device.index())};
 }
 

@@ -1,4 +1,4 @@
-// Where a run computes, and in which precision.
+// The device and the precision of a run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,14 +10,14 @@
 
 namespace tensorion::lab {
 
-// "auto" is the accelerator that torch has, or else the CPU; other names are torch's: cpu, cuda, cuda:1, mps,
-// xpu. It is an error that says what there is to name a device that is not there.
+// Parses the name of a device: cpu, cuda, cuda:1, mps, xpu, or "auto" for the accelerator if there is one and
+// the CPU otherwise. If the device is not available, the error lists those that are.
 c10::Device resolve_device(const std::string& name);
 
-// A batch on the device. Copies from pinned memory do not wait (see DataLoaderOptions).
+// Copies a batch to the device. Copies from pinned memory are asynchronous (see DataLoaderOptions).
 Batch to_device(const Batch& batch, c10::Device device);
 
-// Automatic mixed precision, as torch.autocast, while the object exists: "bf16", "fp16", or "off" for none.
+// A guard for automatic mixed precision, like torch.autocast: "bf16", "fp16" or "off".
 class Autocast {
  public:
   Autocast(c10::Device device, const std::string& amp);

@@ -12,7 +12,7 @@ Evaluation evaluate(Classifier& model, const DataLoader& loader, c10::Device dev
   const c10::InferenceMode inference;
   const bool was_training = model.is_training();
   model.eval();
-  // Summed on the device, and read once at the end. MPS has no doubles.
+  // The sums stay on the device until the end. MPS does not support float64.
   const auto real = device.is_mps() ? at::kFloat : at::kDouble;
   auto loss = at::zeros({}, at::TensorOptions().dtype(real).device(device));
   at::Tensor confusion;

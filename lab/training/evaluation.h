@@ -1,4 +1,4 @@
-// How well a model does on a data set.
+// Evaluates a model on a data set.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +12,15 @@
 namespace tensorion::lab {
 
 struct Evaluation {
-  double loss = 0;      // the mean cross-entropy
-  double accuracy = 0;  // the share of pictures whose class has the largest logit
-  at::Tensor confusion =
-      {};  // int64, classes x classes, on the CPU: pictures by their class and what was said
+  double loss = 0;      // mean cross-entropy
+  double accuracy = 0;  // fraction of images whose class has the largest logit
+  // Confusion matrix: the number of images by true class (rows) and predicted class (columns); int64, on the
+  // CPU.
+  at::Tensor confusion = {};
 };
 
-// Over all batches of the loader, in evaluation mode; the model's mode is as before afterwards. The model is
-// on the device; `amp` is that of TrainerOptions. What `after_batch` throws ends the evaluation.
+// Evaluates all batches of the loader in evaluation mode and restores the mode of the model afterwards. The
+// model must be on the device. `amp` is as in TrainerOptions. Exceptions from `after_batch` are passed on.
 Evaluation evaluate(
     Classifier& model, const DataLoader& loader, c10::Device device = at::kCPU,
     const std::string& amp = "off", const std::function<void()>& after_batch = [] {});

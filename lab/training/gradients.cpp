@@ -12,11 +12,11 @@ std::vector<at::Tensor> gradients(const Classifier& model) {
   return out;
 }
 
-at::Tensor norm_of(const std::vector<at::Tensor>& gradients) {
+at::Tensor get_total_norm(const std::vector<at::Tensor>& gradients) {
   return at::stack(at::_foreach_norm(gradients)).norm();
 }
 
-void clip(std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit) {
+void clip_grads_with_norm_(std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit) {
   at::_foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp_max(1.0));
 }
 

@@ -1,4 +1,4 @@
-// The gradients of a model, taken together.
+// Gradient clipping by the norm over all parameters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,13 +9,15 @@
 
 namespace tensorion::lab {
 
-// Of the parameters that have one.
+// Returns the gradients of all parameters that have one.
 std::vector<at::Tensor> gradients(const Classifier& model);
 
-// The norm of all of them as one vector; a tensor, which may be on a device.
-at::Tensor norm_of(const std::vector<at::Tensor>& gradients);
+// Returns the norm of all gradients as one vector, as torch.nn.utils.get_total_norm. The result is a scalar
+// tensor on the device of the gradients.
+at::Tensor get_total_norm(const std::vector<at::Tensor>& gradients);
 
-// Scales them so that their norm, which is `norm`, is at most `limit`: torch.nn.utils.clip_grad_norm_.
-void clip(std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit);
+// Scales gradients whose total norm is `norm` so that it becomes at most `limit`, as
+// torch.nn.utils.clip_grads_with_norm_.
+void clip_grads_with_norm_(std::vector<at::Tensor>& gradients, const at::Tensor& norm, double limit);
 
 }  // namespace tensorion::lab

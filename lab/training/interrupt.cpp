@@ -11,21 +11,21 @@ namespace {
 
 volatile std::sig_atomic_t received = 0;
 
-// Only what a signal handler may call.
-void note(int signal) {
+// The signal handler. It may call only async-signal-safe functions.
+void on_signal(int signal) {
   if (received == 0) {
     constexpr std::string_view kText =
-        "\nstopping as soon as the work so far is saved; a second Ctrl-C stops at once\n";
+        "\nsaving the progress before stopping; press Ctrl-C again to stop immediately\n";
     if (::write(STDERR_FILENO, kText.data(), kText.size()) < 0) {
-    }  // the terminal may be gone
+    }  // ignored: the terminal may be closed
   }
   received = signal;
 }
 
-void handle(int signal, void (*handler)(int), int flags) {
+void set_handler(int signal, void (*handler)(int), int flags) {
   struct sigaction now{};
   ::sigaction(signal, nullptr, &now);
-  if (now.sa_handler == SIG_IGN) return;  // nohup, for one
+  if (now.sa_handler == SIG_IGN) return;  // for example under nohup
   struct sigaction action{};
   action.sa_handler = handler;
   action.sa_flags = flags;
@@ -37,12 +37,12 @@ void handle(int signal, void (*handler)(int), int flags) {
 InterruptGuard::InterruptGuard() {
   received = 0;
   for (const int signal : {SIGINT, SIGTERM})
-    handle(signal, note, static_cast<int>(SA_RESTART | SA_RESETHAND));
-  handle(SIGHUP, note, SA_RESTART);  // a lost connection may send several
+    set_handler(signal, on_signal, static_cast<int>(SA_RESTART | SA_RESETHAND));
+  set_handler(SIGHUP, on_signal, SA_RESTART);  // a lost connection may send SIGHUP several times
 }
 
 InterruptGuard::~InterruptGuard() {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) handle(signal, SIG_DFL, 0);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) set_handler(signal, SIG_DFL, 0);
 }
 
 int interrupt_signal() { return received; }

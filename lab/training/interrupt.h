@@ -3,9 +3,9 @@
 
 namespace tensorion::lab {
 
-// While a guard exists, the first signal sets the flag and is acknowledged on the standard error; a second
-// SIGINT or SIGTERM ends the program at once. Signals that the program was started to ignore (nohup) stay
-// ignored.
+// While a guard exists, the first signal sets the flag and prints a message to standard error. A second
+// SIGINT or SIGTERM ends the program immediately. Signals that were ignored when the program started, for
+// example by nohup, stay ignored.
 class InterruptGuard {
  public:
   InterruptGuard();
@@ -14,7 +14,7 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 };
 
-// The signal that arrived since the last guard was constructed; 0 if none did.
+// Returns the signal that arrived since the last guard was constructed, or 0 if there was none.
 int interrupt_signal();
 
 }  // namespace tensorion::lab

@@ -29,10 +29,11 @@ NamedTensors LossScaler::state() const { return {{"scale", scale_}, {"growth", g
 
 void LossScaler::load_state(const NamedTensors& tensors) {
   const auto scale = tensors.find("scale"), growth = tensors.find("growth");
-  TORCH_CHECK_VALUE(
-      scale != tensors.end() && growth != tensors.end() && scale->second.numel() == 1 &&
-          growth->second.numel() == 1,
-      "[tensorion.checkpoint] expected the state of the loss scale, which is missing or of another shape");
+  TORCH_CHECK_VALUE(scale != tensors.end() && growth != tensors.end() && scale->second.numel() == 1 &&
+                        growth->second.numel() == 1,
+                    "[tensorion.checkpoint] expected the state of the loss scaler as two scalars, but it is "
+                    "missing or has a "
+                    "different shape");
   scale_.copy_(scale->second.reshape({}));
   growth_.copy_(growth->second.reshape({}));
 }

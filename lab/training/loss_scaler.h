@@ -1,4 +1,4 @@
-// Loss scaling for float16, whose smallest numbers gradients fall below: the values of torch.amp.GradScaler.
+// Loss scaling for float16, with the defaults of torch.amp.GradScaler. Without it, small gradients underflow.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,15 +9,15 @@
 
 namespace tensorion::lab {
 
-// The loss is multiplied by a scale before the backward pass and the gradients are divided by it afterwards.
-// The scale is halved if they overflow, in which case the step must be left out, and doubled after 2000 steps
-// without that.
+// Multiplies the loss by a scale before the backward pass and divides the gradients by it afterwards. If the
+// gradients overflow, the scale is halved and the caller must skip the step. After 2000 steps without an
+// overflow, the scale is doubled.
 class LossScaler {
  public:
   explicit LossScaler(c10::Device device);
 
   at::Tensor scale(const at::Tensor& loss) const { return loss * scale_; }
-  // Divides the gradients by the scale and adapts the scale. Returns whether all gradients are finite.
+  // Divides the gradients by the scale and updates the scale. Returns true if all gradients are finite.
   bool unscale(std::vector<at::Tensor>& gradients);
   double scale() const;
 
@@ -26,7 +26,7 @@ class LossScaler {
 
  private:
   at::Tensor scale_;
-  at::Tensor growth_;  // steps since the scale was changed
+  at::Tensor growth_;  // number of steps since the scale was changed
 };
 
 }  // namespace tensorion::lab

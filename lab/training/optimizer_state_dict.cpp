@@ -13,7 +13,7 @@
 namespace tensorion::lab {
 namespace {
 
-// A tensor of TensorionParamState.
+// A tensor in TensorionParamState.
 struct Field {
   const char* name;
   at::Tensor& (TensorionParamState::*of)() noexcept;
@@ -28,7 +28,8 @@ constexpr Field kExpAvgSq{"exp_avg_sq", &TensorionParamState::exp_avg_sq};
 std::vector<Field> fields_of(const torch::optim::OptimizerParamGroup& group) {
   const auto* options = dynamic_cast<const TensorionOptions*>(&group.options());
   TORCH_CHECK_TYPE(options != nullptr,
-                   "[tensorion.optimizer_state] expected the optimizer Tensorion, got another");
+                   "[tensorion.optimizer_state] expected param groups of the optimizer Tensorion, got a "
+                   "different type");
   if (options->algorithm() == "adamw") return {kStep, kExpAvg, kExpAvgSq};
   if (options->keeps_unfolding()) return {kMomentum, kUnfolding, kStep};
   return {kMomentum};
@@ -51,7 +52,7 @@ void for_each_parameter(torch::optim::Optimizer& optimizer, const torch::nn::Mod
     for (const auto& parameter : group.params()) {
       const auto name = names.find(parameter.unsafeGetTensorImpl());
       TORCH_CHECK_VALUE(name != names.end(), "[tensorion.optimizer_state] a parameter of shape ",
-                        parameter.sizes(), " is not one of the model");
+                        parameter.sizes(), " does not belong to the model");
       visit(parameter, name->second, fields);
     }
   }
@@ -79,7 +80,7 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
   std::set<std::string> used;
   for_each_parameter(
       optimizer, module, [&](const at::Tensor& parameter, const std::string& name, const auto& fields) {
-        // Parameters without a gradient so far have none.
+        // A parameter that never had a gradient has no state.
         if (!tensors.contains(name + "." + fields.front().name)) return;
         auto state = std::make_unique<TensorionParamState>();
         for (const auto& field : fields) {
@@ -87,7 +88,7 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
           const auto stored = tensors.find(key);
           TORCH_CHECK_VALUE(stored != tensors.end(), "[tensorion.optimizer_state] ", source, ": ", key,
                             " is missing");
-          // Tensorion counts its steps on the CPU, which decides by them.
+          // Tensorion keeps its step count on the CPU, because control flow depends on it.
           const bool on_cpu = field.of == kStep.of && fields.front().of == kMomentum.of;
           const auto number =
               at::TensorOptions(at::kFloat).device(on_cpu ? c10::Device(at::kCPU) : parameter.device());
@@ -96,8 +97,8 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
                                                     : at::empty_like(parameter);
           TORCH_CHECK_VALUE(
               stored->second.sizes() == target.sizes() && stored->second.dtype() == target.dtype(),
-              "[tensorion.optimizer_state] ", source, ": ", key, " must be of shape ", target.sizes(),
-              " and ", target.scalar_type(), ", got ", stored->second.sizes(), " and ",
+              "[tensorion.optimizer_state] ", source, ": ", key, " must have shape ", target.sizes(),
+              " and dtype ", target.scalar_type(), ", got ", stored->second.sizes(), " and ",
               stored->second.scalar_type());
           target.copy_(stored->second);
           (state.get()->*field.of)() = target;
@@ -108,8 +109,8 @@ void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::
   for (const auto& [key, tensor] : tensors) {
     TORCH_CHECK_VALUE(
         used.contains(key), "[tensorion.optimizer_state] ", source, ": ", key,
-        " is unexpected: another algorithm updated the parameter when the file was written, as it "
-        "was with kernels of size 1 before they became Tensorion's. Start the run again");
+        " is unexpected: a different algorithm updated this parameter when the checkpoint was written. Older "
+        "versions did not apply Tensorion to 1 x 1 kernels. Start the run again");
   }
   optimizer.state().clear();
   for (auto& [key, state] : loaded) optimizer.state()[key] = std::move(state);

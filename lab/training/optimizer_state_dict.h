@@ -1,5 +1,4 @@
-// The state of an optimizer as named tensors, "<parameter>.momentum_buffer" for example: what a checkpoint
-// holds.
+// The state of an optimizer as named tensors for checkpoints, for example "<parameter>.momentum_buffer".
 #pragma once
 
 #include <torch/nn/module.h>
@@ -11,12 +10,13 @@
 
 namespace tensorion::lab {
 
-// Of the library's optimizer, whose parameters are the module's. The tensors share its memory.
+// Returns the state of a Tensorion optimizer whose parameters belong to the module. The tensors share memory
+// with the optimizer.
 NamedTensors optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::nn::Module& module);
 
-// Copies the tensors into the optimizer, which must have the same parameters and algorithms. What is
-// missing, unexpected or of another shape is an error that names it and `source` (a file), and the optimizer
-// stays as it was.
+// Copies the tensors into the optimizer, which must have the same parameters and algorithms. If a tensor is
+// missing, is unexpected or has a different shape, the optimizer is unchanged, and the error contains the
+// name of the tensor and `source` (the name of the file).
 void load_optimizer_state_dict(torch::optim::Optimizer& optimizer, const torch::nn::Module& module,
                                const NamedTensors& tensors, const std::string& source);
 

@@ -12,12 +12,12 @@ const std::vector<std::string>& optimizer_names() {
 }
 
 TensorionOptions default_options(const std::string& optimizer) {
-  // The trainer looks at the gradients itself and knows the names of the parameters.
+  // The trainer checks the gradients itself, because it can name the parameters.
   TensorionOptions options = TensorionOptions().nonfinite("ignore");
   if (optimizer == "sgd") return options.algorithm("sgd").lr(0.1).momentum(0.9).weight_decay(5e-4);
   if (optimizer == "adamw") return options.algorithm("adamw").lr(2e-3).weight_decay(0.01);
   if (optimizer == "muon") return options.unfolding(Modes{0}).lr(5e-3);
-  TORCH_CHECK_VALUE(optimizer == "tensorion", "[tensorion.optimizers] the optimizer must be one of ",
+  TORCH_CHECK_VALUE(optimizer == "tensorion", "[tensorion.optimizers] optimizer must be one of ",
                     c10::Join(", ", optimizer_names()), ", got ", optimizer);
   return options.lr(5e-3);
 }

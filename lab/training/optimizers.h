@@ -1,9 +1,10 @@
-// The optimizers by name. All are settings of the library's one:
+// Optimizers by name. All are configurations of the library's Tensorion optimizer:
 //
-//   sgd        SGD with momentum on all parameters
-//   adamw      AdamW on all parameters
-//   muon       kernels flattened to (out, in h w) and orthogonalized, the rest by the fallback
-//   tensorion  kernels unfolded as `unfolding` says and orthogonalized, the rest by the fallback
+//   sgd        SGD with momentum for all parameters
+//   adamw      AdamW for all parameters
+//   muon       orthogonalizes kernels flattened to (out, in * h * w); the fallback updates the other
+//   parameters tensorion  orthogonalizes kernels unfolded by the option `unfolding`; the fallback updates the
+//   others
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -17,13 +18,13 @@ namespace tensorion::lab {
 // sgd, adamw, muon, tensorion.
 const std::vector<std::string>& optimizer_names();
 
-// What Tensorion(parameters, options) must be given to be this optimizer.
+// Returns the options that make Tensorion(parameters, options) this optimizer.
 TensorionOptions default_options(const std::string& optimizer);
 
-// Whether the optimizer has the option, by its name in to_json.
+// Returns true if the optimizer has the option. The names are the keys of to_json.
 bool has_option(const std::string& optimizer, const std::string& option);
 
-// The options that the optimizer has and their values.
+// Returns the options of the optimizer with their values.
 nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOptions& options);
 
 }  // namespace tensorion::lab

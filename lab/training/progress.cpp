@@ -8,10 +8,10 @@
 namespace tensorion::lab {
 namespace {
 
-constexpr std::chrono::milliseconds kRedraw{100};
-constexpr std::chrono::seconds kPlainLine{30};
+constexpr std::chrono::milliseconds kRedrawInterval{100};  // on a terminal
+constexpr std::chrono::seconds kLineInterval{30};          // in a file or a pipe
 constexpr int64_t kBarWidth = 20;
-constexpr double kWorthTelling = 5;  // percent of the time
+constexpr double kMinReportedWait = 5;  // percent of the time
 
 double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
@@ -41,7 +41,7 @@ std::string progress_line(const Trainer& trainer, double seconds_left, int width
       string_printf("  %.0f images/s  optimizer %.0f %%", samples / std::max(1e-9, state.seconds),
                     percent(state.optimizer_seconds, state.seconds));
   const auto left = "  ETA " + duration(seconds_left);
-  // In a narrow terminal, first the speed gives way and then the bar.
+  // In a narrow terminal, the speed is omitted first, then the bar.
   const auto with_bar = epoch + " " + bar(state.batch, trainer.batches()) + step + rest;
   for (const auto& line : {with_bar + speed + left, with_bar + left}) {
     if (line.size() < static_cast<size_t>(width)) return line;
@@ -56,8 +56,8 @@ std::string epoch_line(const EpochMetrics& metrics, int64_t epochs) {
       "optimizer%s",
       metrics.epoch, epochs, metrics.lr, metrics.train_loss, metrics.test_loss, 100 * metrics.test_accuracy,
       duration(metrics.seconds).c_str(), percent(metrics.optimizer_seconds, metrics.seconds),
-      waiting < kWorthTelling ? ""
-                              : string_printf(", %.0f %% waiting for data (--workers)", waiting).c_str());
+      waiting < kMinReportedWait ? ""
+                                 : string_printf(", %.0f %% waiting for data (--workers)", waiting).c_str());
 }
 
 Progress::Progress(Terminal& terminal, std::string label, Table table)
@@ -66,7 +66,9 @@ Progress::Progress(Terminal& terminal, std::string label, Table table)
 void Progress::after_step(const Trainer& trainer) {
   ++steps_;
   const auto now = Clock::now();
-  if (now - shown_ < (terminal_.is_tty() ? Clock::duration(kRedraw) : Clock::duration(kPlainLine))) return;
+  const auto interval =
+      terminal_.is_tty() ? Clock::duration(kRedrawInterval) : Clock::duration(kLineInterval);
+  if (now - shown_ < interval) return;
   const auto& state = trainer.state();
   const int64_t left = (trainer.options().epochs - state.epoch) * trainer.batches() - state.batch;
   const double elapsed = std::chrono::duration<double>(now - start_).count();
@@ -85,7 +87,7 @@ void Progress::after_epoch(const Trainer& trainer) {
   skipped_ += skipped;
   if (skipped > 0)
     line += string_printf(", %ld step%s skipped (not finite)", skipped, skipped == 1 ? "" : "s");
-  if (terminal_.is_tty() && !table_) terminal_.show({});  // "testing" is over
+  if (terminal_.is_tty() && !table_) terminal_.show({});  // erases "testing"
   if (!terminal_.is_tty() || !table_) terminal_.print(label_ + line);
   shown_ = Clock::now();
 }

@@ -50,7 +50,7 @@ std::optional<ResultKind> kind_by_summary(const json& summary) {
   return std::nullopt;
 }
 
-// The first file by which a folder has results; empty if it has none.
+// Returns the first result file in the folder, or an empty path if there are no results.
 fs::path first_result(const fs::path& folder) {
   for (const char* name : {kConfig, kSummary, kMetrics, "weights.safetensors", "checkpoint.safetensors",
                            "checkpoint.previous.safetensors"}) {
@@ -59,7 +59,7 @@ fs::path first_result(const fs::path& folder) {
   return {};
 }
 
-// None if the folder has results that cannot be told.
+// Returns nullopt if the kind of the results is unknown.
 std::optional<ResultKind> find_kind(const fs::path& folder) {
   std::optional<ResultKind> kind;
   if (fs::exists(folder / kConfig)) {
@@ -67,7 +67,7 @@ std::optional<ResultKind> find_kind(const fs::path& folder) {
   } else if (fs::exists(folder / kSummary)) {
     read_json(folder / kSummary, [&](const json& value) { kind = kind_by_summary(value); });
   } else if (fs::exists(folder / kMetrics) && fs::exists(folder / "run" / kConfig)) {
-    kind = ResultKind::kTightness;  // it has no summary before its end
+    kind = ResultKind::kTightness;  // unfinished: it writes the summary at the end
   }
   return kind;
 }
@@ -75,9 +75,9 @@ std::optional<ResultKind> find_kind(const fs::path& folder) {
 }  // namespace
 
 fs::path result_path(const fs::path& given) {
-  if (given.empty()) throw UsageError("--out must have a name, got an empty one");
+  if (given.empty()) throw UsageError("--out must not be empty");
   if (!is_utf8(given.string())) {
-    throw UsageError("--out must have a name in UTF-8, got '" + shortened(given.string()) + "'");
+    throw UsageError("--out must be valid UTF-8, got '" + shortened(given.string()) + "'");
   }
   auto path = given.lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
@@ -92,24 +92,20 @@ void check_owner(const fs::path& folder, ResultKind kind, bool resume) {
   const auto file = first_result(folder);
   if (file.empty()) return;
   const auto owner = find_kind(folder);
-  TORCH_CHECK_VALUE(owner, folder.string(), " has a ", file.filename().string(),
-                    ", but no results that this program wrote whole; it is left alone: choose another folder "
-                    "(--out)");
-  TORCH_CHECK_VALUE(*owner == kind, folder.string(), " has the results of `", command_of(*owner),
-                    "`; they are left alone: choose another folder (--out)");
-  if (kind == ResultKind::kRun) {
-    TORCH_CHECK_VALUE(resume, folder.string(),
-                      " already has a run: --resume goes on with it, another folder (--out) begins anew");
-  }
-  TORCH_CHECK_VALUE(resume, folder.string(),
-                    " already has results: --resume goes on with them, another folder (--out) begins anew");
+  TORCH_CHECK_VALUE(owner, folder.string(), " contains ", file.filename().string(),
+                    ", but no complete results of this program; choose a different folder with --out");
+  TORCH_CHECK_VALUE(*owner == kind, folder.string(), " contains results of `", command_of(*owner),
+                    "`; choose a different folder with --out");
+  TORCH_CHECK_VALUE(resume, folder.string(), " already contains ",
+                    kind == ResultKind::kRun ? "a run" : "results",
+                    "; continue with --resume, or choose a different folder with --out");
 }
 
 FolderLock::FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
   TORCH_CHECK(descriptor_ >= 0, "[tensorion.train] cannot open the folder ", folder.string());
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
   ::close(descriptor_);
-  TORCH_CHECK(false, "[tensorion.train] another process is at work in ", folder.string());
+  TORCH_CHECK(false, "[tensorion.train] another process is writing to ", folder.string());
 }
 
 FolderLock::~FolderLock() { ::close(descriptor_); }

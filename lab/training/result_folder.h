@@ -1,5 +1,5 @@
-// The folders that commands write their results into. Each belongs to one kind of results, and no command
-// writes into a folder of another kind.
+// The folders that commands write their results to. A folder has results of one kind, and no command writes
+// to a folder that has results of a different kind.
 #pragma once
 
 #include <filesystem>
@@ -8,15 +8,15 @@ namespace tensorion::lab {
 
 enum class ResultKind { kRun, kComparison, kLaplace, kTightness };
 
-// The path as results name it: without "." and "..", without a slash at its end. It is an error if the path
-// is empty or not UTF-8, which JSON cannot hold.
+// Normalizes the path: removes ".", ".." and a trailing slash. Throws if the path is empty, or if it is not
+// UTF-8 and could not be stored in JSON.
 std::filesystem::path result_path(const std::filesystem::path& given);
 
-// Throws if the folder has results of another kind, or files that cannot be told, or if it has results of
-// this kind and `resume` is false. A folder without results, or none at all, is free.
+// Checks that a command may write to the folder. Throws if the folder has results of a different or unknown
+// kind, or if it has results of this kind and `resume` is false. The folder need not exist.
 void check_owner(const std::filesystem::path& folder, ResultKind kind, bool resume);
 
-// Held while a process writes into a folder, which must exist. Throws if another process holds it.
+// A lock on an existing folder. The constructor throws if another process holds the lock.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);

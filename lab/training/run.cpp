@@ -25,7 +25,7 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-// Writes the run's files as it goes.
+// Writes the files of a run while it trains.
 class Recorder : public TrainingObserver {
  public:
   Recorder(const RunOptions& options, RunIdentity identity, Classifier& model,
@@ -49,14 +49,16 @@ class Recorder : public TrainingObserver {
 
   void before_test(const Trainer& trainer) override { progress_.before_test(trainer); }
 
-  // The checkpoint is the one before the test, which begins anew.
+  // A resumed run repeats the whole test, so the checkpoint has the state before it. During a test the model
+  // may have the averaged weights; therefore save_if_interrupted saves the checkpoint after they are swapped
+  // back.
   void after_test_batch(const Trainer& trainer) override {
     if (!options_.interrupted()) return;
     must_save_ = true;
     throw Interrupted("stopped " + position(trainer.state()));
   }
 
-  // Saves what a test that was interrupted left to be saved: the weights are those of the training again.
+  // Saves a checkpoint if a test was interrupted.
   void save_if_interrupted(const Trainer& trainer) {
     if (must_save_) save(trainer);
   }
@@ -70,13 +72,13 @@ class Recorder : public TrainingObserver {
     }
   }
 
-  // The run goes on from here.
+  // Call this after a checkpoint was loaded.
   void resumed(const Trainer& trainer) {
     write_metrics(trainer.state());
     kept_ = position(trainer.state());
   }
 
-  // Removes what a run that was killed logged after its checkpoint.
+  // Removes the lines that a killed run logged after its last checkpoint.
   void truncate_steps(const Trainer& trainer) { steps_.truncate(trainer.step()); }
 
   void write_metrics(const TrainingState& state) const {
@@ -90,7 +92,7 @@ class Recorder : public TrainingObserver {
 
   void save(const Trainer& trainer) {
     try {
-      // First, so that no line before the checkpoint can be lost.
+      // Flushed before the checkpoint is saved, so that no line before the checkpoint can be lost.
       steps_.flush();
       save_checkpoint(options_.folder, model_, optimizer_, trainer.state(), trainer.tensors());
     } catch (const c10::Error& error) {
@@ -113,8 +115,9 @@ class Recorder : public TrainingObserver {
   Clock::time_point saved_at_ = Clock::now();
 };
 
-// --nonfinite ignore and skip go on to the end, whatever comes of it.
-void mark_not_finite(RunSummary& summary) {
+// With --nonfinite ignore or skip, a run trains to the end even if its loss is not finite. Marks such a run
+// as diverged.
+void mark_nonfinite_as_diverged(RunSummary& summary) {
   const auto* last = summary.final_epoch();
   if (last == nullptr || (std::isfinite(last->train_loss) && std::isfinite(last->test_loss))) return;
   summary.diverged = true;
@@ -151,8 +154,8 @@ RunSummary read_run_summary(const fs::path& folder) {
   read_json_lines(metrics,
                   [&](const json& value) { summary.epochs.push_back(epoch_metrics_from_json(value)); });
   if (summary.epochs.size() != epochs) {
-    throw FileError(metrics, c10::str("expected the ", epochs, " epochs that summary.json counts, got ",
-                                      summary.epochs.size()));
+    throw FileError(
+        metrics, c10::str("expected ", epochs, " epochs, as in summary.json, got ", summary.epochs.size()));
   }
   return summary;
 }
@@ -166,7 +169,8 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   check_run(config, data, options);
   if (fs::exists(folder / "summary.json")) {
     auto summary = read_run_summary(folder);
-    if (!summary.diverged) remove_checkpoints(folder);  // a run that was killed at its very end left them
+    if (!summary.diverged)
+      remove_checkpoints(folder);  // left if the run was killed after writing its summary
     return summary;
   }
 
@@ -174,9 +178,10 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   std::string new_head;
   const auto model = make_model(config, data, &new_head);
   auto optimizer_options = config.optimizer_options;
-  // The trainer looks at the gradients itself, unless it must not wait for the device.
-  const bool is_left_to_optimizer = config.training.defer_metrics && config.training.nonfinite == "skip";
-  if (is_left_to_optimizer) optimizer_options.nonfinite("skip");
+  // The trainer checks the gradients itself, except if metrics are deferred: it must not wait for the device
+  // then.
+  const bool optimizer_skips = config.training.defer_metrics && config.training.nonfinite == "skip";
+  if (optimizer_skips) optimizer_options.nonfinite("skip");
   Tensorion optimizer = checked_usage([&] { return Tensorion(model->parameters(), optimizer_options); });
   const auto train = train_loader(config, data);
   const auto test = test_loader(config, data);
@@ -187,11 +192,11 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
                       config.label};
   summary.parameters = count_parameters(*model);
   summary.threads = config.threads;
-  // From here on there is something to keep: what was wrong with the options has left no folder.
+  // The folder is created only now, so that invalid options do not leave an empty folder.
   if (!lock) {
     fs::create_directories(folder);
     lock.emplace(folder);
-    check_owner(folder, ResultKind::kRun, false);  // of a process that was faster
+    check_owner(folder, ResultKind::kRun, false);  // another process may have created a run meanwhile
   }
   Recorder recorder(options, summary.identity, *model, optimizer, progress);
   write_json(folder / "config.json", described);
@@ -221,9 +226,8 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
     recorder.write_metrics(trainer.state());
   }
   summary.epochs = trainer.state().history;
-  summary.skipped_steps =
-      trainer.state().skipped_steps + (is_left_to_optimizer ? optimizer.skipped_steps() : 0);
-  if (!summary.diverged) mark_not_finite(summary);
+  summary.skipped_steps = trainer.state().skipped_steps + (optimizer_skips ? optimizer.skipped_steps() : 0);
+  if (!summary.diverged) mark_nonfinite_as_diverged(summary);
   write_json(folder / "summary.json", to_json(summary));
   if (!summary.diverged) remove_checkpoints(folder);
   return summary;

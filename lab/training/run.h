@@ -1,11 +1,12 @@
-// One run and its folder:
+// One training run. Its folder has these files:
 //
-//   config.json          the options that determine it
-//   metrics.jsonl        an object for each epoch that is over
-//   steps.jsonl          an object every so many steps, if asked for
-//   checkpoint*          while it is not over
-//   weights.safetensors  at the end; beside it, if the weights are averaged, weights.ema.safetensors
-//   summary.json         at the end, or when it diverged
+//   config.json              the options of the run
+//   metrics.jsonl            one line per finished epoch
+//   steps.jsonl              one line every --log-steps steps, if the option is given
+//   checkpoint*.safetensors  removed when the run finishes
+//   weights.safetensors      written at the end
+//   weights.ema.safetensors  the averaged weights, written at the end if --ema is given
+//   summary.json             written when the run finishes or diverges
 #pragma once
 
 #include <filesystem>
@@ -19,34 +20,34 @@ namespace tensorion::lab {
 
 struct RunOptions {
   std::filesystem::path folder;
-  // Go on with the folder's run, or start one if there is none. Otherwise a folder that has a run is an
-  // error.
+  // If true, continue the run in the folder, or start one if there is none. If false, a folder that already
+  // has a run is an error.
   bool resume = false;
-  // Seconds between the checkpoints within an epoch. There is one at the end of each epoch as well.
+  // Seconds between checkpoints within an epoch. Another checkpoint is saved at the end of each epoch.
   double checkpoint_every = 300;
-  // Called after every step: if true, the run saves a checkpoint and throws Interrupted.
+  // Called after every step and every test batch. If it returns true, the run saves a checkpoint and throws
+  // Interrupted.
   std::function<bool()> interrupted = [] { return false; };
-  // Called with a message if something unusual happened that does not stop the run.
+  // Called with a message about a problem that does not stop the run.
   std::function<void(const std::string&)> warn = [](const std::string&) {};
 };
 
-// The run was stopped from outside and can go on from its checkpoint.
+// The run was stopped by a signal and can be resumed from its checkpoint.
 class Interrupted : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws what run_training would throw about the folder before it writes anything: results of another kind, a
-// run that is not to be resumed, or one that was begun with other options or data; the error names the first
-// that differs.
+// Checks the folder as run_training does before it writes anything. Throws if the folder has results of
+// another kind, if it has a run and `options.resume` is false, or if its run was started with different
+// options or data. The error names the first difference.
 void check_run(const RunConfig& config, const DatasetSplits& data, const RunOptions& options);
 
-// The summary of a run that is over, from its folder.
+// Reads the summary of a run that has finished or diverged.
 RunSummary read_run_summary(const std::filesystem::path& folder);
 
-// Trains to the end and returns the summary. If the folder's run is over already, returns its summary at
-// once. Checks the folder by check_run first. A run that diverges has a summary that says so, and keeps its
-// last checkpoint.
+// Calls check_run, trains to the end and returns the summary. If the folder has a summary already, returns it
+// without training. If the run diverges, the summary says so, and the last checkpoint is kept.
 RunSummary run_training(const RunConfig& config, const DatasetSplits& data, const RunOptions& options,
                         TrainingObserver& progress);
 

@@ -34,14 +34,15 @@ std::vector<int64_t> epochs_of_milestones(const ScheduleOptions& options, int64_
 Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t steps_per_epoch) {
   const auto& names = schedule_names();
   TORCH_CHECK_VALUE(std::find(names.begin(), names.end(), options.name) != names.end(),
-                    "[tensorion.schedule] the schedule must be one of ", c10::Join(", ", names), ", got ",
+                    "[tensorion.schedule] schedule must be one of ", c10::Join(", ", names), ", got ",
                     options.name);
   TORCH_CHECK_VALUE(epochs >= 1 && steps_per_epoch >= 1,
                     "[tensorion.schedule] expected at least one epoch and one step, got ", epochs,
                     " epochs of ", steps_per_epoch, " steps");
   auto milestones = epochs_of_milestones(options, epochs);
   for (auto& milestone : milestones) milestone *= steps_per_epoch;
-  auto multistep_schedule = multistep(milestones, options.gamma);  // checks its options in any case
+  auto multistep_schedule =
+      multistep(milestones, options.gamma);  // checks its options even if it is not used
 
   const int64_t steps = epochs * steps_per_epoch;
   TORCH_CHECK_VALUE(options.warmup_epochs >= 0 && options.warmup_epochs < static_cast<double>(epochs),
@@ -49,7 +50,7 @@ Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t s
                     " epochs of the run, got ", options.warmup_epochs);
   TORCH_CHECK_VALUE(
       options.warmup_epochs == 0 || options.name != "onecycle",
-      "[tensorion.schedule] --warmup-epochs is not for onecycle, which has a warm-up of its own");
+      "[tensorion.schedule] --warmup-epochs cannot be used with onecycle, which has its own warm-up");
   const int64_t warmup_steps = std::min<int64_t>(
       std::llround(options.warmup_epochs * static_cast<double>(steps_per_epoch)), steps - 1);
   if (options.name == "multistep") return with_warmup(multistep_schedule, warmup_steps);

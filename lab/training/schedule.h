@@ -1,13 +1,15 @@
-// The schedules of tensorion/schedule.h by name, with epochs.
+// Creates the schedules of tensorion/schedule.h by name. Their options are in epochs.
 //
-//   constant   the base learning rate
-//   multistep  times gamma at each milestone
-//   cosine     down to 0 in a cosine over all steps
-//   onecycle   up over the first 30 % of the steps, then down; the momentum goes from 0.95 to 0.85 and back
+//   constant   keeps the base learning rate
+//   multistep  multiplies the learning rate by gamma at each milestone
+//   cosine     decreases the learning rate to 0 over all steps
+//   onecycle   increases the learning rate over the first 30 % of the steps, then decreases it; the momentum
+//   goes
+//              from 0.95 to 0.85 and back
 //
-// With warmup_epochs, constant, multistep and cosine begin with a straight line from 1/100 of the base
-// learning rate up to it: LinearLR. The cosine then falls over the other steps (SequentialLR); the milestones
-// of multistep stay where they are (ChainedScheduler).
+// If warmup_epochs is positive, constant, multistep and cosine start with a linear warm-up from 1/100 of the
+// base learning rate (LinearLR). The cosine then covers the remaining steps (SequentialLR), whereas the
+// milestones of multistep do not move (ChainedScheduler).
 #pragma once
 
 #include <cstdint>
@@ -23,13 +25,13 @@ const std::vector<std::string>& schedule_names();
 
 struct ScheduleOptions {
   std::string name = "cosine";
-  std::vector<int64_t> milestones = {};  // in epochs; empty: after a half and three quarters of them
+  std::vector<int64_t> milestones = {};  // in epochs; empty means one half and three quarters of the run
   double gamma = 0.1;
-  bool cycle_momentum = true;  // of onecycle
-  double warmup_epochs = 0;    // not of onecycle, which has its own
+  bool cycle_momentum = true;  // for onecycle
+  double warmup_epochs = 0;    // must be 0 for onecycle, which has its own warm-up
 };
 
-// Those of a multistep schedule, in epochs.
+// Returns the milestones of a multistep schedule in epochs.
 std::vector<int64_t> epochs_of_milestones(const ScheduleOptions& options, int64_t epochs);
 
 Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t steps_per_epoch);

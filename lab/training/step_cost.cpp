@@ -21,7 +21,8 @@
 namespace tensorion::lab {
 namespace {
 
-// Counts the bytes of all tensors that are allocated while it is torch's profiler.
+// Counts the bytes of all tensors that are allocated while this object is installed as torch's memory
+// profiler.
 class MemoryCounter : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -36,7 +37,8 @@ class MemoryCounter : public c10::MemoryReportingInfoBase {
   int64_t peak_ = 0;
 };
 
-// Keeps torch from logging that the counter does not know what the threads of the data loader allocate.
+// Suppresses torch's warnings about memory that was allocated in threads of the data loader, which are not
+// counted.
 class QuietLog {
  public:
   QuietLog() : level_(std::exchange(FLAGS_caffe2_log_level, kErrors)) {}
@@ -56,7 +58,7 @@ int64_t bytes_of(const NamedTensors& tensors) {
   return bytes;
 }
 
-// The time to test on one batch.
+// Measures the time to evaluate one batch.
 double time_test_batch(Classifier& model, const RunConfig& config, const DataLoader& test) {
   auto batches = test.epoch(0);
   const auto batch = to_device(*batches.next(), config.training.device);
@@ -64,11 +66,11 @@ double time_test_batch(Classifier& model, const RunConfig& config, const DataLoa
   model.eval();
   const Autocast autocast(config.training.device, config.training.amp);
   const auto start = std::chrono::steady_clock::now();
-  model.forward(batch.images).sum().item<double>();  // waits for the device
+  model.forward(batch.images).sum().item<double>();  // item() waits for the device
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Ends a training after its second step.
+// Stops training after the second step.
 struct SecondStep : public TrainingObserver {
   struct Reached {};
   TrainingState first;

@@ -1,4 +1,4 @@
-// What a step of a run costs, measured on a model that is thrown away.
+// Measures the time and memory of a training step for --dry-run.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,22 @@
 namespace tensorion::lab {
 
 struct StepCost {
-  std::string tensors;  // a table of what happens to each of them
+  std::string tensors;  // the output of tensorion::describe: how each parameter is updated
   int64_t parameters = 0;
-  int64_t weight_bytes = 0;  // with buffers
+  int64_t weight_bytes = 0;  // parameters and buffers
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
-  int64_t peak_bytes = 0;        // of all tensors at once
-  double seconds = 0;            // of a step, all its batches together
-  double optimizer_seconds = 0;  // the part of them inside the optimizer
-  int64_t steps = 0;             // of the whole run
-  double test_seconds = 0;       // of all its tests
+  int64_t peak_bytes = 0;        // the largest total size of all tensors at any time
+  double seconds = 0;            // of one step, including all accumulated batches
+  double optimizer_seconds = 0;  // the part of `seconds` inside the optimizer
+  int64_t steps = 0;             // in the whole run
+  double test_seconds = 0;       // of all tests in the whole run
 
-  // Of the whole run.
+  // The estimated time of the whole run.
   double run_seconds() const { return seconds * static_cast<double>(steps) + test_seconds; }
 };
 
-// Takes two steps, of which the second is measured, and tests on one batch.
+// Creates a temporary model, takes two training steps, measures the second one and evaluates one batch.
 StepCost measure_step(const RunConfig& config, const DatasetSplits& data);
 
 }  // namespace tensorion::lab

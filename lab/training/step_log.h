@@ -1,4 +1,4 @@
-// The metrics of single steps, in steps.jsonl: an object a line, every --log-steps steps.
+// The metrics of individual steps. steps.jsonl gets one line every --log-steps steps.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 namespace tensorion::lab {
 
 struct StepMetrics {
-  int64_t step = 0;              // of the optimizer, 1, 2, ... over all epochs
-  int64_t epoch = 0;             // 1, 2, ...
-  double loss = 0;               // the mean since the last line
+  int64_t step = 0;              // optimizer step, counted from 1 over all epochs
+  int64_t epoch = 0;             // counted from 1
+  double loss = 0;               // mean since the previous line
   double lr = 0;                 // of the first param group in this step
-  double gradient_norm = 0;      // of this step, of all parameters together, before clipping
-  double images_per_second = 0;  // since the last line
+  double gradient_norm = 0;      // of all parameters together in this step, before clipping
+  double images_per_second = 0;  // since the previous line
 };
 
-// Lines are kept in memory until flush().
+// Buffers lines in memory until flush() is called.
 class StepLog {
  public:
   StepLog(std::filesystem::path file, RunIdentity identity);
 
   void add(const StepMetrics& metrics);
   void flush();
-  // Removes lines of later steps from the file: those of a run that was killed after its last checkpoint.
+  // Removes the lines of later steps from the file, which a run logged before it was killed.
   void truncate(int64_t last_step);
 
  private:

@@ -17,8 +17,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int64_t kReadEvery = 50;       // steps after which deferred metrics are read at the latest
-constexpr double kMinLossScale = 1e-10;  // no gradient that underflows in float16 needs a smaller one
+constexpr int64_t kMaxDeferredSteps = 50;  // steps after which deferred metrics are read
+constexpr double kMinLossScale = 1e-10;    // below this scale, the gradients cannot be represented in float16
 constexpr char kAverage[] = "ema.";
 constexpr char kScaler[] = "scaler.";
 constexpr char kGenerator[] = "generator.";
@@ -29,13 +29,13 @@ double seconds_since(Clock::time_point start) {
 
 at::Generator device_generator(c10::Device device) { return at::globalContext().defaultGenerator(device); }
 
-// The model has the averaged weights while the object exists.
-class Swapped {
+// The model has the averaged weights while the guard exists.
+class AveragedWeightsGuard {
  public:
-  explicit Swapped(WeightAverage& average) : average_(average) { average_.swap(); }
-  ~Swapped() { average_.swap(); }
-  Swapped(const Swapped&) = delete;
-  Swapped& operator=(const Swapped&) = delete;
+  explicit AveragedWeightsGuard(WeightAverage& average) : average_(average) { average_.swap(); }
+  ~AveragedWeightsGuard() { average_.swap(); }
+  AveragedWeightsGuard(const AveragedWeightsGuard&) = delete;
+  AveragedWeightsGuard& operator=(const AveragedWeightsGuard&) = delete;
 
  private:
   WeightAverage& average_;
@@ -65,7 +65,7 @@ Trainer::Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const Da
       options_.nonfinite == "error" || options_.nonfinite == "skip" || options_.nonfinite == "ignore",
       "[tensorion.train] nonfinite must be error, skip or ignore, got ", options_.nonfinite);
   TORCH_CHECK_VALUE(options_.clip_grad >= 0 && std::isfinite(options_.clip_grad),
-                    "[tensorion.train] clip_grad must be finite and not negative, got ", options_.clip_grad);
+                    "[tensorion.train] clip_grad must be finite and non-negative, got ", options_.clip_grad);
   TORCH_CHECK_VALUE(options_.amp == "off" || options_.amp == "bf16" || options_.amp == "fp16",
                     "[tensorion.train] amp must be off, bf16 or fp16, got ", options_.amp);
   if (options_.ema != 0) average_.emplace(model, options_.ema);
@@ -85,9 +85,9 @@ int64_t Trainer::step() const {
 void Trainer::set_state(TrainingState state) {
   TORCH_CHECK_VALUE(state.epoch >= 0 && state.epoch <= options_.epochs && state.batch >= 0 &&
                         state.batch <= batches() && state.history.size() == static_cast<size_t>(state.epoch),
-                    "[tensorion.train] the state is not one of ", options_.epochs, " epochs of ", batches(),
-                    " batches: epoch ", state.epoch, ", batch ", state.batch, ", metrics of ",
-                    state.history.size(), " epochs");
+                    "[tensorion.train] the state does not match a run of ", options_.epochs, " epochs of ",
+                    batches(), " batches: got epoch ", state.epoch, ", batch ", state.batch,
+                    " and metrics of ", state.history.size(), " epochs");
   state_ = std::move(state);
 }
 
@@ -156,17 +156,17 @@ void Trainer::train_step(DataLoader::Epoch& epoch) {
   bool is_taken = true;
   if (scaler_ && !scaler_->unscale(gradients)) {
     if (scaler_->scale() < kMinLossScale)
-      throw Diverged("the gradients overflow at any scale " + position(step()));
+      throw Diverged("the gradients overflow at every loss scale " + position(step()));
     is_taken = false;
   } else {
     const bool is_logged = options_.log_steps > 0 && (step() + 1) % options_.log_steps == 0;
     const bool is_checked = options_.defer_metrics && options_.nonfinite == "error";
-    if (options_.clip_grad > 0 || is_logged || is_checked) gradient_norm_ = norm_of(gradients);
+    if (options_.clip_grad > 0 || is_logged || is_checked) gradient_norm_ = get_total_norm(gradients);
     is_taken = check_finite(loss, value);
     if (!is_taken) ++state_.skipped_steps;
   }
   if (is_taken) {
-    if (options_.clip_grad > 0) clip(gradients, gradient_norm_, options_.clip_grad);
+    if (options_.clip_grad > 0) clip_grads_with_norm_(gradients, gradient_norm_, options_.clip_grad);
     const auto start = Clock::now();
     optimizer_.step();
     state_.optimizer_seconds += seconds_since(start);
@@ -178,7 +178,7 @@ void Trainer::train_step(DataLoader::Epoch& epoch) {
     }
   }
   state_.batch += count;
-  if (deferred_.steps >= kReadEvery) read_deferred();
+  if (deferred_.steps >= kMaxDeferredSteps) read_deferred();
 }
 
 at::Tensor Trainer::backward(DataLoader::Epoch& epoch, int64_t count, int64_t samples) {
@@ -193,7 +193,7 @@ at::Tensor Trainer::backward(DataLoader::Epoch& epoch, int64_t count, int64_t sa
       loss = at::cross_entropy_loss(model_.forward(batch.images), batch.labels, {}, at::Reduction::Mean, -100,
                                     options_.label_smoothing);
     }
-    // The mean over all samples of the step: the last batch of an epoch may be smaller.
+    // Weighted by the size of the batch, because the last batch of an epoch may be smaller.
     if (count > 1) loss = loss * (static_cast<double>(batch.labels.size(0)) / static_cast<double>(samples));
     (scaler_ ? scaler_->scale(loss) : loss).backward();
     sum = sum.defined() ? sum + loss.detach() : loss.detach();
@@ -205,7 +205,7 @@ bool Trainer::check_finite(const at::Tensor& loss, double value) {
   if (options_.nonfinite == "ignore") return true;
   if (options_.defer_metrics) {
     if (options_.nonfinite == "skip") return true;
-    auto& first = deferred_.first_bad;
+    auto& first = deferred_.first_nonfinite;
     if (!first.defined()) first = at::full({}, -1, loss.options().dtype(at::kLong));
     const auto is_first = (first < 0) & ~(loss + gradient_norm_).isfinite();
     first = at::where(is_first, at::full({}, step(), first.options()), first);
@@ -254,8 +254,9 @@ void Trainer::read_deferred() const {
   if (!deferred_.loss_sum.defined()) return;
   const auto deferred = std::exchange(deferred_, {});
   add_loss(deferred.loss_sum.item<double>(), deferred.samples);
-  const int64_t bad = deferred.first_bad.defined() ? deferred.first_bad.item<int64_t>() : -1;
-  if (bad >= 0) throw Diverged("the loss or a gradient is not finite " + position(bad));
+  const auto& first = deferred.first_nonfinite;
+  const int64_t failed_step = first.defined() ? first.item<int64_t>() : -1;
+  if (failed_step >= 0) throw Diverged("the loss or a gradient is not finite " + position(failed_step));
 }
 
 StepMetrics Trainer::log_step() {
@@ -274,7 +275,7 @@ StepMetrics Trainer::log_step() {
 }
 
 void Trainer::finish_epoch(TrainingObserver& observer) {
-  // That of the last step, which may have been in another process.
+  // Restores the learning rate of the last step, which may have been taken by another process.
   scheduler_.prepare(step() - 1);
   read_deferred();
   const auto test =
@@ -288,7 +289,7 @@ void Trainer::finish_epoch(TrainingObserver& observer) {
                        .optimizer_seconds = state_.optimizer_seconds,
                        .data_seconds = state_.data_seconds};
   if (average_) {
-    const Swapped swapped(*average_);
+    const AveragedWeightsGuard guard(*average_);
     const auto averaged =
         evaluate(model_, test_, options_.device, options_.amp, [&] { observer.after_test_batch(*this); });
     metrics.ema_test_loss = averaged.loss;

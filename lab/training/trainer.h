@@ -1,8 +1,8 @@
-// The training loop: any classifier, any torch::optim::Optimizer.
+// The training loop, for any classifier and any torch::optim::Optimizer.
 //
-// A run is a function of the weights, the optimizer's state, torch's generators, the trainer's tensors and
-// the TrainingState it starts from: with those of any step put back, it goes on to the same weights and
-// metrics, bit for bit, on as many threads.
+// Training is deterministic for a given number of threads. If the weights, the optimizer's state, torch's
+// generators, the trainer's tensors and the TrainingState of any step are restored, training continues to the
+// same weights and metrics, bit for bit.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -27,99 +27,101 @@ struct TrainerOptions {
   int64_t epochs = 10;
   ScheduleOptions schedule = {};
   double label_smoothing = 0;
-  // At a loss or gradient that is not finite: "error" throws Diverged, "skip" leaves out the step
-  // (and the loss from the mean), "ignore" goes on.
+  // What to do if the loss or a gradient is not finite: "error" throws Diverged, "skip" skips the step and
+  // excludes its loss from the mean, and "ignore" takes the step.
   std::string nonfinite = "error";
-  double clip_grad = 0;    // scales gradients down to this norm, of all parameters together; 0: does not
-  int64_t accumulate = 1;  // batches whose gradients make one step; at the end of an epoch, the rest of them
-  double ema = 0;          // decay of the average of the weights (see weight_average.h); 0: none
-  int64_t log_steps = 0;   // steps from one TrainingObserver::step_logged to the next; 0: none
+  double clip_grad = 0;    // maximum norm of the gradients of all parameters together; 0 means no clipping
+  int64_t accumulate = 1;  // number of batches per step; the last step of an epoch may have fewer
+  double ema = 0;          // decay of the average of the weights (see weight_average.h); 0 means no average
+  int64_t log_steps = 0;   // number of steps between calls of TrainingObserver::step_logged; 0 means no calls
   c10::Device device = at::kCPU;  // of the model
-  std::string amp = "off";        // "bf16" or "fp16": automatic mixed precision, the latter with loss scaling
-  // Losses are summed on the device and read rarely, so that a step does not wait for the one before. A loss
-  // or gradient that is not finite is then noticed some steps later, and "skip" is left to the optimizer.
+  std::string amp = "off";        // automatic mixed precision: "off", "bf16", or "fp16" with loss scaling
+  // If true, losses are summed on the device and read rarely, so that a step need not wait for the one before
+  // it. Non-finite losses and gradients are then noticed several steps later, and "skip" is left to the
+  // optimizer.
   bool defer_metrics = false;
 };
 
-// The loss or a gradient was not finite, and nonfinite = "error". The parameters are as before the step,
-// unless metrics are deferred.
+// Thrown if the loss or a gradient is not finite and nonfinite is "error". Unless metrics are deferred, the
+// parameters are those before the step.
 class Diverged : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Where the training is.
+// The position in the training and the sums for metrics.
 struct TrainingState {
-  int64_t epoch = 0;  // that of the next batch, counted from 0
-  int64_t batch = 0;  // the next one
-  // Of the epoch so far.
+  int64_t epoch = 0;  // of the next batch, counted from 0
+  int64_t batch = 0;  // the next batch, counted from 0
+  // Sums over the current epoch.
   double loss_sum = 0;
   int64_t samples = 0;
   double seconds = 0;
   double optimizer_seconds = 0;
   double data_seconds = 0;  // waiting for batches
-  // Since the last step that was logged.
+  // Sums since the last logged step.
   double logged_loss_sum = 0;
   int64_t logged_samples = 0;
   double logged_seconds = 0;
-  // Of the whole run.
+  // For the whole run.
   int64_t skipped_steps = 0;
-  std::vector<EpochMetrics> history = {};  // of the epochs that are over
+  std::vector<EpochMetrics> history = {};  // one entry per finished epoch
 };
 
 class Trainer;
 
-// What a trainer tells while it runs. What is thrown ends the run.
+// Callbacks of the trainer. An exception from a callback ends the training.
 class TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
-  // Every `log_steps` steps, before after_step.
+  // Called every `log_steps` steps, before after_step.
   virtual void step_logged(const StepMetrics&) {}
-  // The state's batch is the next one, or past the last.
+  // state().batch is the next batch, or the number of batches after the last step of an epoch.
   virtual void after_step(const Trainer&) {}
   virtual void before_test(const Trainer&) {}
   virtual void after_test_batch(const Trainer&) {}
-  // The state is at the start of the next epoch.
+  // state() is at the start of the next epoch.
   virtual void after_epoch(const Trainer&) {}
 };
 
 class Trainer {
  public:
-  // The optimizer's param groups must have their base learning rates. All must outlive the trainer.
+  // The learning rates in the optimizer's param groups are the base learning rates. All arguments must
+  // outlive the trainer.
   Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const DataLoader& train,
           const DataLoader& test, TrainerOptions options);
 
-  // From the state to the end.
+  // Trains from the current state to the end.
   void run(TrainingObserver& observer);
 
   const TrainerOptions& options() const { return options_; }
-  // Reads deferred metrics back, which may throw Diverged.
+  // Reads deferred metrics from the device, which may throw Diverged.
   const TrainingState& state() const;
   void set_state(TrainingState state);
 
-  // What a checkpoint must keep beside the model, the optimizer and the CPU's generator: the average of the
-  // weights, the loss scale, the device's generator.
+  // The tensors that a checkpoint must contain in addition to the model, the optimizer and the CPU generator:
+  // the averaged weights, the loss scale and the generator of the device.
   NamedTensors tensors() const;
-  // All or nothing. A generator of another kind of device is left out.
+  // Loads all tensors, or throws and changes nothing. Ignores the generator of a different type of device.
   void load_tensors(const NamedTensors& tensors, const std::string& source);
 
   const Classifier& model() const { return model_; }
   const torch::optim::Optimizer& optimizer() const { return optimizer_; }
-  // The averaged weights by name; empty without ema.
+  // The averaged weights by name; empty if `ema` is 0.
   NamedTensors average() const;
-  int64_t batches() const { return train_.batches(); }  // of an epoch
-  int64_t samples() const { return train_.samples(); }
-  int64_t step() const;  // steps of the optimizer so far
+  int64_t batches() const { return train_.batches(); }  // per epoch
+  int64_t samples() const { return train_.samples(); }  // per epoch
+  int64_t step() const;                                 // number of optimizer steps so far
   int64_t steps_per_epoch() const;
 
  private:
   void train_epoch(TrainingObserver& observer);
   void train_step(DataLoader::Epoch& epoch);
-  // The gradients of the next `count` batches; returns the mean loss.
+  // Accumulates the gradients of the next `count` batches and returns their mean loss.
   at::Tensor backward(DataLoader::Epoch& epoch, int64_t count, int64_t samples);
-  // Whether the step is to be taken.
+  // Returns true if the step should be taken.
   bool check_finite(const at::Tensor& loss, double value);
-  // Names what is not finite after the backward pass; empty if everything is finite.
+  // Describes what is not finite after the backward pass. Returns an empty string if everything is finite.
   std::string nonfinite_part(double loss) const;
   std::string position(int64_t step) const;
   void add_loss(double loss_sum, int64_t samples) const;
@@ -138,10 +140,10 @@ class Trainer {
   std::optional<LossScaler> scaler_;
   at::Tensor gradient_norm_;  // of the last step that clips or is logged
 
-  // Deferred metrics, on the device until state() is called.
+  // Deferred metrics, which stay on the device until state() is called.
   struct Deferred {
-    at::Tensor loss_sum;   // undefined: nothing to read
-    at::Tensor first_bad;  // the first step that was not finite; -1: none
+    at::Tensor loss_sum;         // undefined if there is nothing to read
+    at::Tensor first_nonfinite;  // the first step with a non-finite loss or gradient, or -1
     int64_t samples = 0;
     int64_t steps = 0;
   };

@@ -49,7 +49,7 @@ void WeightAverage::load(const NamedTensors& tensors, const std::string& source)
     const bool fits = stored != tensors.end() && stored->second.sizes() == weights_[i].sizes() &&
                       stored->second.dtype() == weights_[i].dtype();
     TORCH_CHECK_VALUE(fits, "[tensorion.checkpoint] ", source, ": the average of ", names_[i],
-                      " is missing or of another shape");
+                      " is missing or has a different shape or dtype");
     loaded.push_back(at::empty_like(weights_[i]).copy_(stored->second));
   }
   averages_ = std::move(loaded);

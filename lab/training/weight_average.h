@@ -1,9 +1,9 @@
-// An exponential moving average of a model's weights (EMA): after each step
+// An exponential moving average (EMA) of the weights of a model. After each step
 //
-//   average <- decay * average + (1 - decay) * weights,
+//   average <- decay * average + (1 - decay) * weights.
 //
-// from the weights after the first step on, as torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
-// Running statistics are averaged too; counts are copied.
+// The average starts with the weights after the first step, as torch.optim.swa_utils.AveragedModel with
+// get_ema_multi_avg_fn does. Floating-point buffers are averaged, too; integer buffers are copied.
 #pragma once
 
 #include <string>
@@ -16,18 +16,18 @@ namespace tensorion::lab {
 
 class WeightAverage {
  public:
-  // The model must outlive it and keep its tensors.
+  // The model must outlive this object, and its tensors must not be replaced.
   WeightAverage(const Classifier& model, double decay);
 
-  // To be called after each step.
+  // Call this after each step.
   void update();
 
-  // Exchanges the weights of the model and their average.
+  // Swaps the weights of the model and the average.
   void swap();
 
-  // By the names of the model's state dict; empty before the first step.
+  // The average with the names of the model's state dict; empty before the first step.
   NamedTensors tensors() const;
-  // All or nothing; an error names what does not fit and `source`.
+  // Loads the average, or throws and changes nothing. The error contains the name of the tensor and `source`.
   void load(const NamedTensors& tensors, const std::string& source);
 
  private:

@@ -1,1 +1,1 @@
-"""The program `tensorion`."""
+"""The command-line program `tensorion`: its console script, reports and exports."""

@@ -1,4 +1,4 @@
-"""The console script `tensorion`: reports and exports are made in Python, the rest is the program in the package."""
+"""The console script `tensorion`. `report` and `export` run in Python; all other commands run the C++ program."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    # Python ignores it, and the program would inherit that: `tensorion ... | head` must end.
+    # Python ignores SIGPIPE, and the program would inherit that: `tensorion ... | head` would not end.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if sys.argv[1:2] == ["report"]:
         from tensorion_lab.report.command import main as report
@@ -18,7 +18,7 @@ def main() -> None:
         from tensorion_lab.export.command import main as export
 
         sys.exit(export(sys.argv[2:]))
-    # The program is found without importing the package, which would load torch.
+    # find_spec locates the package without importing it, because importing it would load torch.
     spec = find_spec("tensorion")
     program = Path(spec.origin).parent / "bin" / "tensorion" if spec and spec.origin else None
     if program is None or not program.is_file():
@@ -28,5 +28,5 @@ def main() -> None:
             "libtomlplusplus-dev libjpeg-dev libpng-dev zlib1g-dev), then "
             "`pip install --config-settings=cmake.define.TENSORION_LAB=ON .`"
         )
-    os.environ["TENSORION_PYTHON"] = sys.executable  # the program draws its figures with it
+    os.environ["TENSORION_PYTHON"] = sys.executable  # the program draws figures with this interpreter
     os.execv(program, [str(program), *sys.argv[1:]])

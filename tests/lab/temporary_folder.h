@@ -1,4 +1,4 @@
-// A folder of a test's own, gone with it.
+// A temporary folder for a test, which the destructor removes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +36,7 @@ inline std::string read_bytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Creates the folders above it as well.
+// Writes a file and creates its parent folders.
 inline void write_bytes(const std::filesystem::path& path, const std::string& bytes) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path, std::ios::binary) << bytes;

@@ -203,7 +203,7 @@ CASES = {
     "inspect kernels of a shape": (
         ["inspect", "3x4x5", "--convolution", "8"],
         2,
-        "--convolution needs a file of weights, got '3x4x5'",
+        "--convolution needs a safetensors file, got '3x4x5'",
     ),
     "laplace without points": (["laplace", "--problems", "3x0x2", "--out", "{place}/out"], 2, "3x0x2"),
     "laplace in one number": (["laplace", "--problems", "10", "--out", "{place}/out"], 2, "such as 10x32x8, got '10'"),
@@ -211,12 +211,12 @@ CASES = {
     "laplace momentum": (["laplace", *laplace()[:2], "--momentum", "2", "--out", "{place}/out"], 2, "got 2"),
     "compare an unknown optimizer": (["compare", "--optimizers", "sgd,lion"], 2, "NAME=OPTIMIZER, got 'lion'"),
     "compare a name with a slash": (["compare", "--optimizers", "a/b=sgd"], 2, "got 'a/b=sgd'"),
-    "report at 5 dots": (["report", "{place}/run", "--dpi", "5"], 2, "expected a whole number in [20, 1200], got '5'"),
+    "report at 5 dots": (["report", "{place}/run", "--dpi", "5"], 2, "expected an integer in [20, 1200], got '5'"),
     "report without a folder": (["report"], 2, "DIR"),
     "width is clamped": (
         train("--width", "0.1"),
         2,
-        "width must be in [0.125, 64], where 0.125 is 8 channels, got 0.1",
+        "width must be in [0.125, 64] (0.125 means 8 channels), got 0.1",
     ),
     "betas are beyond 1": (train("--betas", "0.9,2"), 2, "--betas must"),
     # ---- Data
@@ -269,7 +269,7 @@ CASES = {
     "weights are another model's": (
         train("--weights", "{place}/other.safetensors"),
         1,
-        "{place}/other.safetensors does not fit the model; ",
+        "{place}/other.safetensors does not match the model; ",
     ),
     "inspect weights that are not there": (
         ["inspect", "{place}/none.safetensors"],
@@ -290,7 +290,7 @@ CASES = {
     "out is a file": (train("--out", "{place}/file"), 1, "{place}/file"),
     "out is in a file": (train("--out", "{place}/file/run"), 1, "{place}/file/run"),
     "out cannot be written": (train("--out", "/proc/tensorion"), 1, "/proc/tensorion"),
-    "out has a run": (train("--out", "{place}/run"), 1, "{place}/run already has a run: --resume goes on with it"),
+    "out has a run": (train("--out", "{place}/run"), 1, "{place}/run already contains a run; continue with --resume"),
     "resumed with another rate": (
         resume("run", "--weight-decay", "0.5"),
         1,
@@ -310,7 +310,7 @@ CASES = {
     "metrics lack an epoch": (
         resume("run-fewer"),
         1,
-        "{place}/run-fewer/metrics.jsonl: expected the 1 epochs that summary.json counts, got 0",
+        "{place}/run-fewer/metrics.jsonl: expected 1 epochs, as in summary.json, got 0",
     ),
     "checkpoint is a file of weights": (
         resume("run-checkpoint"),
@@ -321,7 +321,7 @@ CASES = {
     "laplace once more": (
         ["laplace", *laplace(), "--out", "{place}/laplace"],
         1,
-        "{place}/laplace already has results: --resume goes on with them",
+        "{place}/laplace already contains results; continue with --resume",
     ),
     "laplace resumed otherwise": (
         ["laplace", *laplace(), "--schedule", "constant", "--momentum", "0.5", "--out", "{place}/laplace", "--resume"],
@@ -349,7 +349,7 @@ CASES = {
     "report of a broken config": (
         ["report", "{place}/run-config"],
         1,
-        "{place}/run-config/config.json, line 1: broken JSON",
+        "{place}/run-config/config.json, line 1: not valid JSON",
     ),
     "report of metrics without keys": (
         ["report", "{place}/run-metrics"],
@@ -382,7 +382,7 @@ def test_output_that_cannot_be_written_is_an_error():
     with open("/dev/full", "w") as full:
         result = subprocess.run([PROGRAM, "inspect", "3x4x5"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
-    assert "cannot write to the standard output: No space left on device" in result.stderr
+    assert "cannot write to standard output: No space left on device" in result.stderr
 
 
 def test_a_reader_that_goes_away_ends_the_program():

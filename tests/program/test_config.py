@@ -100,7 +100,7 @@ ERRORS = {
     "type": ('width = "wide"\n', "--width"),
     "syntax": ("epochs = 3\nwidth = = 2\n", "line 2 is not valid TOML"),
     "twice": ("epochs = 3\nepochs = 4\n", "line 2 is not valid TOML"),
-    "date": ("epochs = 3\nwidth = 2024-01-01\n", "line 2: dates have no meaning here"),
+    "date": ("epochs = 3\nwidth = 2024-01-01\n", "line 2: dates are not supported"),
 }
 
 

@@ -52,7 +52,7 @@ def test_weights_without_a_run_take_flags(trained, cifar10, tmp_path):
     alone = run("eval", "--weights", weights, "--data", cifar10)
     assert alone.stdout == result.stdout
     flags = "--model resnet18 --width 0.125 --depths 1,1,1,1 --stem cifar --dataset cifar10"
-    assert alone.stderr == f"from the weights: {flags}\n"
+    assert alone.stderr == f"flags inferred from the weights: {flags}\n"
 
 
 def test_weights_of_another_model(trained, cifar10, tmp_path):
@@ -77,7 +77,9 @@ def test_a_broken_line_of_steps_is_named(trained, tmp_path):
         (tmp_path / "run" / name).write_bytes((trained / name).read_bytes())
     with (tmp_path / "run" / "steps.jsonl").open("a") as file:
         file.write('{"step": "many"}\n')
-    assert re.search(r"steps\.jsonl, line 19: not as the program writes it", run("report", tmp_path, expect=1).stderr)
+    assert re.search(
+        r"steps\.jsonl, line 19: not in the format of steps\.jsonl", run("report", tmp_path, expect=1).stderr
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["tensorion", "adamw"])

@@ -78,7 +78,7 @@ def test_one_flipped_bit_anywhere_in_a_checkpoint_is_noticed(place, whole, tmp_p
     flip(newest, PLACES[place](header, bits))
     result = run(*train(whole), "--out", out)
     assert f"{newest}: " in result.stderr
-    assert "going on from the checkpoint before it" in result.stderr
+    assert "continuing from the previous checkpoint" in result.stderr
     assert_same_results(out, whole / "whole")
     assert files(out) == files(whole / "whole")
 
@@ -100,7 +100,7 @@ def test_a_checkpoint_cut_short_is_replaced_by_the_one_before(whole, tmp_path):
     shutil.copytree(whole / "stopped", out)
     newest = out / "checkpoint.safetensors"
     newest.write_bytes(newest.read_bytes()[:-10])
-    assert "going on from the checkpoint before it" in run(*train(whole), "--out", out).stderr
+    assert "continuing from the previous checkpoint" in run(*train(whole), "--out", out).stderr
     assert_same_results(out, whole / "whole")
 
 
@@ -224,5 +224,5 @@ def test_a_report_on_a_full_disk(whole, tmp_path):
     with open("/dev/full", "w") as full:
         result = subprocess.run([PROGRAM, *map(str, flags)], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
-    assert "cannot write to the standard output: No space left on device" in result.stderr
+    assert "cannot write to standard output: No space left on device" in result.stderr
     assert "Traceback" not in result.stderr

@@ -111,8 +111,8 @@ def test_laplace_stops_at_once_and_says_how_to_go_on(tmp_path):
         finally:
             process.kill()
     assert process.returncode == 128 + signal.SIGINT
-    assert "stopping as soon as the work so far is saved" in message
-    assert message.endswith("stopped in run 1 of 2\nTo go on, run the same command with --resume.\n")
+    assert "saving the progress before stopping" in message
+    assert message.endswith("stopped in run 1 of 2\nTo continue, run the same command with --resume.\n")
 
 
 def test_laplace_where_all_diverges(tmp_path):

@@ -58,15 +58,15 @@ REFUSED = {
     "a rate beside a grid": (["compare", "--grid", "--lr", "0.1"], "--grid excludes --lr"),
     "an optimizer's option in eval": (
         ["eval", "--weights", "w.safetensors", "--lr", "0.1"],
-        "--lr is a flag of training; eval does not train",
+        "--lr is an option of training and cannot be used with eval",
     ),
     "a dry run of eval": (
         ["eval", "--weights", "w.safetensors", "--dry-run"],
-        "--dry-run is a flag of training; eval does not train",
+        "--dry-run is an option of training and cannot be used with eval",
     ),
     "resume nothing": (
         ["train", "--resume", "nowhere"],
-        "--resume nowhere: the folder has no results to go on with",
+        "--resume nowhere: expected a folder with config.json or config.toml, found neither",
     ),
     "a misspelled command": (["trian"], "unknown command trian; did you mean train?"),
     "a misspelled option": (

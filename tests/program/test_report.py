@@ -168,8 +168,8 @@ def test_runs_that_diverged_or_go_on(tmp_path):
     assert table["muon"][0] == "2 + 1 diverged + 1 unfinished"
     assert table["muon"][1] == spread([100 * run["test_accuracy"][-1] for run in muon], 2)
     assert table["adamw"] == ["1 diverged", *["-"] * 6]
-    assert "sgd: unfinished; the values are of epoch 3 of 5." in result.stdout
-    assert "muon: 1 of 4 runs diverged; not in the means" in result.stdout
+    assert "sgd: unfinished; the values are from epoch 3 of 5." in result.stdout
+    assert "muon: 1 of 4 runs diverged. The means exclude them" in result.stdout
     assert "muon, seed 2: the loss is nan" in result.stdout
     assert {path.stem for path in (tmp_path / "report").glob("*.png")} == FIGURES
 

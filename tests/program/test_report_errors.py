@@ -27,7 +27,7 @@ def in_line(number, old, new):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (in_line(2, "}", ""), "sgd-seed0/metrics.jsonl, line 2: broken JSON: Expecting ',' delimiter"),
+        (in_line(2, "}", ""), "sgd-seed0/metrics.jsonl, line 2: not valid JSON: Expecting ',' delimiter"),
         (in_line(3, ".*", "7"), "sgd-seed0/metrics.jsonl, line 3: expected a JSON object, got 7"),
         (
             in_line(2, '"test_loss"', '"loss"'),
@@ -46,11 +46,11 @@ def in_line(number, old, new):
             "line 1: expected 'seconds' to be positive, got 0",
         ),
         (in_line(4, '"epoch": 4', '"epoch": 3'), "line 4: epoch 3 follows epoch 3"),
-        (in_line(4, '"epoch": 4', '"epoch": 3.5'), "line 4: expected 'epoch' to count epochs, got 3.5"),
+        (in_line(4, '"epoch": 4', '"epoch": 3.5'), "line 4: expected 'epoch' to be a non-negative integer, got 3.5"),
         (in_line(1, '"seed": 0', '"seed": 1'), "line 1: 'seed' is 1, but 0 in config.json"),
         (
             edit("config.json", lambda text: text.replace('"model":', '"model"')),
-            "sgd-seed0/config.json, line 3: broken JSON: Expecting ':' delimiter",
+            "sgd-seed0/config.json, line 3: not valid JSON: Expecting ':' delimiter",
         ),
         (
             edit("config.json", lambda text: text.replace('"optimizer"', '"optimiser"')),
@@ -58,7 +58,7 @@ def in_line(number, old, new):
         ),
         (
             edit("config.json", lambda text: text.replace('"seed": 0', '"seed": [0]')),
-            "sgd-seed0/config.json: expected 'seed' to be a whole number, got [0]",
+            "sgd-seed0/config.json: expected 'seed' to be an integer, got [0]",
         ),
         (edit("summary.json", lambda text: "[]"), "sgd-seed0/summary.json: expected a JSON object, got []"),
         (
@@ -105,7 +105,7 @@ def test_folders_without_runs_are_named(name, message, tmp_path):
     ("arguments", "message"),
     [
         ([], "DIR"),
-        ([".", "--dpi", "0"], "expected a whole number in [20, 1200], got '0'"),
+        ([".", "--dpi", "0"], "expected an integer in [20, 1200], got '0'"),
         ([".", "--dpi", "high"], "got 'high'"),
         ([".", "--colour"], "--colour"),
     ],

@@ -30,7 +30,7 @@ def test_a_search_is_no_other_seed(tmp_path):
         make_run(tmp_path / "all" / f"sgd-seed{seed}", seed=seed, lr=0.1)
     make_run(tmp_path / "all-grid" / "sgd-lr0.1", seed=1000, lr=0.1, label="sgd-lr0.1", grid=True)
     text = report(tmp_path, "--dpi", "40").stdout
-    first, second = text.split("Fashion-MNIST, ResNet-18 (width 0.25): search for learning rates")
+    first, second = text.split("Fashion-MNIST, ResNet-18 (width 0.25): learning rate search")
     assert first.splitlines()[3].split()[:2] == ["sgd", "2"]
     assert second.splitlines()[3].split()[:2] == ["sgd-lr0.1", "1"]
 
@@ -41,7 +41,7 @@ def test_a_broken_run_does_not_hide_the_others(tmp_path):
     (tmp_path / "b" / "metrics.jsonl").write_text('{"epoch": 1\n')
     result = report(tmp_path / "a", tmp_path / "b", "--dpi", "40")
     assert result.returncode == 0
-    assert "b/metrics.jsonl, line 1: broken JSON" in result.stderr
+    assert "b/metrics.jsonl, line 1: not valid JSON" in result.stderr
     assert result.stdout.splitlines()[3].split()[:2] == ["sgd", "1"]
     assert "Left out: " in (tmp_path / "a" / "report" / "index.html").read_text()
 
@@ -60,7 +60,7 @@ def evaluation(folder, **changed):
 
 def broken_steps(folder):
     (folder / "steps.jsonl").write_text('{"step": "many"}\n')
-    return "steps.jsonl, line 1: not as the program writes it"
+    return "steps.jsonl, line 1: not in the format of steps.jsonl"
 
 
 def broken_evaluation(folder):

@@ -53,7 +53,7 @@ def test_results_of_another_command_are_left_alone(command, owner, resume, resul
     """`compare` and `tightness` had replaced the files of a run, and `train` those of a comparison."""
     before = snapshot(results)
     message = run(*commands(cifar10)[command], "--out", results / owner, *resume, expect=1).stderr
-    assert f"{results / owner} has the results of `tensorion {OWNERS[owner]}`" in message
+    assert f"{results / owner} contains results of `tensorion {OWNERS[owner]}`" in message
     assert snapshot(results) == before
 
 
@@ -62,7 +62,7 @@ def test_results_are_not_begun_twice(command, results, cifar10):
     before = snapshot(results)
     message = run(*commands(cifar10)[command], "--out", results / command, expect=1).stderr
     assert f"{results / command} already has " in message
-    assert "--resume goes on with " in message
+    assert "continue with --resume" in message
     assert snapshot(results) == before
 
 
@@ -81,7 +81,7 @@ def test_a_search_looks_at_its_folders_first(cifar10, tmp_path):
     run(*commands(cifar10)["train"], "--out", tmp_path / "all-grid")
     before = snapshot(tmp_path)
     flags = [*commands(cifar10)["compare"], "--grid", "--grid-lrs", "0.1", "--out", tmp_path / "all"]
-    assert "all-grid has the results of `tensorion train`" in run(*flags, expect=1).stderr
+    assert "all-grid contains results of `tensorion train`" in run(*flags, expect=1).stderr
     assert snapshot(tmp_path) == before
 
 
@@ -130,7 +130,7 @@ def test_a_name_that_is_not_utf8_is_refused_at_once(command, cifar10, tmp_path):
     words = [os.fsencode(PROGRAM), *map(os.fsencode, commands(cifar10)[command]), b"--out", name]
     result = subprocess.run(words, capture_output=True, timeout=120)
     assert result.returncode == 2
-    assert b"must have a name in UTF-8" in result.stderr
+    assert b"--out must be valid UTF-8" in result.stderr
     assert files(tmp_path) == set()
 
 

@@ -84,7 +84,7 @@ def test_a_broken_png_is_named(tmp_path):
     good = (tmp_path / "train" / "a" / "x.png").read_bytes()
     (tmp_path / "train" / "a" / "x.png").write_bytes(good[:-30])
     message = run("train", *PICTURES, "--data", tmp_path, "--out", tmp_path / "run", expect=1).stderr
-    assert "train/a/x.png: not a readable PNG picture: " in message
+    assert "train/a/x.png: not a valid PNG image: " in message
 
 
 def test_an_image_size_resizes_all_pictures(tmp_path):
@@ -92,7 +92,7 @@ def test_an_image_size_resizes_all_pictures(tmp_path):
     write_image_folder(tmp_path / "data")
     Image.new("RGB", (40, 60)).save(tmp_path / "data" / "train" / "class9" / "5.jpg")
     flags = ["train", *PICTURES, "--data", tmp_path / "data", "--out", tmp_path / "run"]
-    assert "(--image-size resizes all of them)" in run(*flags, expect=1).stderr
+    assert "(--image-size resizes all images)" in run(*flags, expect=1).stderr
     run(*flags, "--image-size", "32")
     assert "random resized crop" in read_json(tmp_path / "run" / "config.json")["preprocessing"]["train"]
     assert len(metrics(tmp_path / "run")) == 1

@@ -108,8 +108,8 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
         program.process.send_signal(signal_number)
         message = program.finish()
     assert program.process.returncode == 128 + signal_number
-    assert "stopping as soon as the work so far is saved" in message
-    assert message.endswith("stopped in epoch 2 after step 0\nTo go on, run the same command with --resume.\n")
+    assert "saving the progress before stopping" in message
+    assert message.endswith("stopped in epoch 2 after step 0\nTo continue, run the same command with --resume.\n")
     assert "checkpoint.safetensors" in files(out)
     run(*flags)
     assert_same_results(out, tmp_path / "whole")
@@ -128,7 +128,7 @@ def finished(cifar10, tmp_path_factory):
 
 
 def test_a_run_is_not_overwritten(finished):
-    assert "already has a run: --resume goes on with it" in run(*finished, expect=1).stderr
+    assert "already contains a run; continue with --resume" in run(*finished, expect=1).stderr
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_written_is_named(common, tmp_path):
 def test_one_process_a_folder(common, tmp_path):
     flags = ["train", *common, "--out", tmp_path / "run", "--resume"]
     with stuck_after_an_epoch(*flags, folder=tmp_path / "run"):
-        assert "another process is at work in" in run(*flags, expect=1).stderr
+        assert "another process is writing to" in run(*flags, expect=1).stderr
 
 
 def test_what_diverges_is_named(common, tmp_path):
@@ -201,7 +201,7 @@ def test_what_diverges_is_named(common, tmp_path):
         (["--label-smoothing", "1"], 2, "--label-smoothing must be a number in [0, 1), got '1'"),
         (["--weights", "/no/such/file"], 1, "/no/such/file"),
         (["--data", "/no/such/folder"], 1, "/no/such/folder (--data), which is not there"),
-        (["--depths", "1,2"], 2, "depths must be four numbers"),
+        (["--depths", "1,2"], 2, "depths must have four entries"),
     ],
 )
 def test_wrong_options_are_named(flags, status, message, common, tmp_path):

@@ -171,7 +171,7 @@ def test_auto_is_the_device_that_torch_has(common, tmp_path):
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "xpu"])
 def test_a_device_that_is_not_there(device, common, tmp_path):
     result = run("train", *common, "--device", device, "--out", tmp_path / "run", expect=1)
-    assert f"--device {device} is not there: this torch finds cpu" in result.stderr
+    assert f"--device {device} is not available; torch finds cpu" in result.stderr
     assert not (tmp_path / "run").exists()
 
 

@@ -1,1 +1,1 @@
-"""`tensorion export`: the metrics of runs for other tools."""
+"""`tensorion export`: writes the metrics of runs for other tools."""

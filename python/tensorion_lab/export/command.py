@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tensorion export",
-        description="Write the metrics of runs, of each epoch and of each step that was logged, for other tools.",
+        description="Write the metrics of runs, for each epoch and each logged step, for other tools.",
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -41,11 +41,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         nargs="+",
         type=Path,
-        help="a run of `tensorion train`, the runs of `tensorion compare`, or a folder of such",
+        help="the results of `tensorion train` or `tensorion compare`, or a folder of runs",
     )
     target = parser.add_mutually_exclusive_group(required=True)
-    target.add_argument("--tensorboard", metavar="OUT", type=Path, help="events for TensorBoard, a folder for each run")
-    target.add_argument("--csv", metavar="OUT", type=Path, help="metrics.csv and steps.csv, in this folder")
-    target.add_argument("--wandb", action="store_true", help="upload to Weights & Biases, with your login")
-    parser.add_argument("--project", default="tensorion", help="of Weights & Biases (default: %(default)s)")
+    target.add_argument(
+        "--tensorboard", metavar="OUT", type=Path, help="write TensorBoard event files, one folder per run"
+    )
+    target.add_argument("--csv", metavar="OUT", type=Path, help="write metrics.csv and steps.csv to this folder")
+    target.add_argument("--wandb", action="store_true", help="upload to Weights & Biases with your login")
+    parser.add_argument("--project", default="tensorion", help="project in Weights & Biases (default: %(default)s)")
     return parser

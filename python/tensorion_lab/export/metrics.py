@@ -1,4 +1,4 @@
-"""What runs left on disk, as it stands in their files."""
+"""Reads the metrics of runs from their files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing import Any
 from tensorion_lab.report.json_files import read_lines, read_object
 from tensorion_lab.report.runs import CONFIG, METRICS, STEPS, find_runs
 
-IDENTITY = ("run", "optimizer", "label", "seed")  # keys of a line that say which run it is of
+IDENTITY = ("run", "optimizer", "label", "seed")  # the keys of a line that identify its run
 
 
 @dataclass(frozen=True)
 class RunMetrics:
-    name: str  # its folder, relative to the folder that was asked for, or that folder's own name
+    name: str  # the path of the run relative to the given folder, or the name of that folder
     config: dict[str, Any]
     epochs: Sequence[dict[str, Any]]
     steps: Sequence[dict[str, Any]]  # empty without --log-steps
@@ -41,7 +41,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 
 def numbers(row: dict[str, Any], *without: str) -> dict[str, float]:
-    """The measured values of a line."""
+    """Returns the numerical metrics of a line."""
     left_out = {*IDENTITY, *without}
     return {
         key: float(value)

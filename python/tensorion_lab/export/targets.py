@@ -1,4 +1,4 @@
-"""Where metrics can go: CSV files, TensorBoard, Weights & Biases."""
+"""Writes metrics to CSV files, TensorBoard or Weights & Biases."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from tensorion_lab.report.errors import ReportError
 
 
 def to_csv(runs: Sequence[RunMetrics], out: Path) -> list[str]:
-    """metrics.csv with a line for each epoch of each run and, if steps were logged, steps.csv."""
+    """Writes metrics.csv with a line for each epoch of each run and, if steps were logged, steps.csv."""
     out.mkdir(parents=True, exist_ok=True)
     written = [_write_table(out / "metrics.csv", [(run.name, row) for run in runs for row in run.epochs])]
     steps = [(run.name, row) for run in runs for row in run.steps]
@@ -31,7 +31,7 @@ def _write_table(path: Path, rows: Sequence[tuple[str, dict[str, Any]]]) -> str:
 
 
 def to_tensorboard(runs: Sequence[RunMetrics], out: Path) -> list[str]:
-    """A folder of events for each run."""
+    """Writes a folder of event files for each run."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError as error:
@@ -45,11 +45,11 @@ def to_tensorboard(runs: Sequence[RunMetrics], out: Path) -> list[str]:
             for row in run.steps:
                 for key, value in numbers(row, "epoch", "step").items():
                     writer.add_scalar(f"step/{key}", value, row["step"])
-    return [f"{out}: see it with tensorboard --logdir {out}"]
+    return [f"{out}: view it with tensorboard --logdir {out}"]
 
 
 def to_wandb(runs: Sequence[RunMetrics], project: str) -> list[str]:
-    """A run of a project of Weights & Biases for each, in the user's account."""
+    """Uploads each run to a project in the user's Weights & Biases account."""
     try:
         import wandb
     except ModuleNotFoundError:
@@ -69,5 +69,5 @@ def to_wandb(runs: Sequence[RunMetrics], project: str) -> list[str]:
                 upload.log({"epoch": row["epoch"], **{f"epoch/{key}": value for key, value in values.items()}})
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
     if offline:
-        return [f"{count} kept in ./wandb, offline (WANDB_MODE); upload them with: wandb sync wandb/offline-run-*"]
+        return [f"{count} saved offline in ./wandb (WANDB_MODE); upload with: wandb sync wandb/offline-run-*"]
     return [f"{count} uploaded to the project {project}"]

@@ -1,7 +1,7 @@
-"""`tensorion report`: what runs left on disk, as figures, tables and one page.
+"""`tensorion report`: turns result folders into figures, tables and one HTML page.
 
-A kind of report is a module that turns what it read into the sections of a document: `training` does so
-for the runs of `tensorion train` and `tensorion compare`, `laplace` and `tightness` for the experiments
-of those names (`experiments` says which folder is which). `document` says what a document is; `table`
-prints its tables, `page` makes it one HTML page; `canvas` and `style` are what figures are drawn with.
+Each kind of results has a module that creates sections of a document: `training` for the runs of `tensorion train`
+and `tensorion compare`, `confusion` for `tensorion eval`, and `laplace` and `tightness` for the experiments with
+these names. `experiments` detects the kind of a folder. `document` defines the classes of a document, `table` prints
+its tables, and `page` renders it as HTML. `canvas` and `style` draw the figures.
 """

@@ -1,4 +1,4 @@
-"""`python -m tensorion_lab.report`: as `tensorion report`."""
+"""`python -m tensorion_lab.report` is the same as `tensorion report`."""
 
 import sys
 

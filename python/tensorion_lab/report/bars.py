@@ -1,4 +1,4 @@
-"""A figure of labelled horizontal bars."""
+"""A figure with labelled horizontal bars."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ class Bar:
     label: str
     style: Style
     value: float
-    error: float  # half the length of its error bar, 0 where there is none
+    error: float  # half the length of the error bar; 0 for none
     text: str
 
 
 def draw_bars(bars: Sequence[Bar], *, title: str, subtitle: str, x_label: str) -> Canvas:
-    """From the top, each with its text at its end."""
+    """Draws the bars from top to bottom, each with its text at the end."""
     labels = [wrap(bar.label) for bar in bars]
     row = max(max(map(text_height, labels)) + 8, 26) / POINTS
     canvas = Canvas(title, subtitle, height=row * len(bars) + 0.1)

@@ -1,4 +1,4 @@
-"""Axes of a fixed size with what stands around them: the figure is as large as its text needs."""
+"""A figure with axes of a fixed size. The figure grows to fit the text around the axes."""
 
 import io
 import re
@@ -13,46 +13,46 @@ from matplotlib.lines import Line2D
 
 from tensorion_lab.report.style import QUIET, Style
 
-POINTS = 72  # to an inch
+POINTS = 72  # per inch
 LEADER, SWATCH, GAP = 14, 22, 5  # widths in the column of labels, in points
 LABEL_SIZE, TITLE_SIZE, SUBTITLE_SIZE = 9, 11, 8.5
-LINE = 1.25  # height of a line of text, of its size
-THIN = 0.9  # width of a broken line
-WRAP = 34  # characters
+LINE = 1.25  # line height, relative to the font size
+THIN = 0.9  # width of the line of a diverged run
+WRAP = 34  # maximum number of characters in a line of a label
 
 
 @dataclass(frozen=True)
 class EndLabel:
-    """The label of a line that ends at a point of the axes; `joined`: a leader goes from there to it."""
+    """The label of a line that ends at the point `end`. If `joined`, a leader connects the point and the label."""
 
     text: str
     style: Style
     end: tuple[float, float]
     joined: bool
-    broken: bool  # the swatch is thin, with a cross
+    broken: bool  # the swatch is thin and has a cross, because the run diverged
 
 
 def wrap(label: str) -> str:
-    """In lines of at most WRAP characters: as few as that takes, and then about as long as each other."""
+    """Wraps the label at WRAP characters into as few lines as possible, of about equal length."""
     few = len(_lines(label, WRAP))
     width = next(width for width in range(len(label) // few or 1, WRAP + 1) if len(_lines(label, width)) == few)
     return "\n".join(_lines(label, width))
 
 
 def _lines(label: str, width: int) -> list[str]:
-    """Broken after commas and before parentheses, elsewhere only where it must be."""
+    """Breaks the label after commas and before parentheses, and elsewhere only if necessary."""
     solid = re.sub(r"(?<!,) (?!\()", "\N{NO-BREAK SPACE}", label)
     lines = textwrap.wrap(solid, width, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
 def text_height(text: str) -> float:
-    """Of a label, in points."""
+    """Returns the height of a label in points."""
     return LABEL_SIZE * LINE * (text.count("\n") + 1) + 2
 
 
 class Canvas:
-    """A figure of one pair of axes, `width` x `height` inches."""
+    """A figure with one pair of axes of `width` x `height` inches."""
 
     def __init__(self, title: str, subtitle: str, *, width: float = 4.2, height: float = 2.9) -> None:
         self.figure = Figure(figsize=(width, height), facecolor="white")
@@ -66,7 +66,7 @@ class Canvas:
         )
 
     def add_end_labels(self, labels: Sequence[EndLabel]) -> None:
-        """Labels in a column at the right, as near to their lines' ends as they fit. Call it last."""
+        """Adds labels in a column at the right, close to the ends of their lines. Call this last."""
         width, height = self.figure.get_size_inches() * POINTS
         ends = []
         for label in labels:
@@ -99,7 +99,7 @@ class Canvas:
             )
 
     def _line(self, x: Sequence[float], y: Sequence[float], **properties: Any) -> None:
-        """In points from the lower right corner of the axes."""
+        """Draws a line. Coordinates are in points from the lower right corner of the axes."""
         width, height = self.figure.get_size_inches() * POINTS
         self.figure.add_artist(
             Line2D(
@@ -111,19 +111,19 @@ class Canvas:
         )
 
     def png(self, dpi: int) -> bytes:
-        """As large as the axes and all that stands around them."""
+        """Returns the figure as PNG, cropped to the axes and the text around them."""
         buffer = io.BytesIO()
         self.figure.savefig(buffer, format="png", dpi=dpi, bbox_inches="tight", pad_inches=0.1)
         return buffer.getvalue()
 
 
 def spread_out(wanted: Sequence[float], heights: Sequence[float], room: float) -> list[float]:
-    """Centres near `wanted` so that boxes of these heights neither overlap nor leave [0, room].
+    """Returns centres close to `wanted` such that boxes of these heights do not overlap and stay within [0, room].
 
-    Boxes that would overlap move as one block whose centre is the mean of what its boxes want.
+    Boxes that would overlap are moved as one block, at the mean of the positions that its boxes want.
     """
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
-    blocks: list[tuple[list[int], float]] = []  # members from below, lower edge
+    blocks: list[tuple[list[int], float]] = []  # members from bottom to top, and the lower edge
 
     def place(members: list[int]) -> float:
         below, wishes, total = 0.0, 0.0, sum(heights[i] for i in members)

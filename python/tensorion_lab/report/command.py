@@ -29,7 +29,7 @@ PAGE = "index.html"
 def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal has every letter
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal's encoding may lack characters such as ±
     out: Path = options.out or options.directories[0] / "report"
     try:
         page, sections, left_out = _report(options, out)
@@ -43,8 +43,8 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{section.title}\n\n{text_table(section.table)}\n")
         print(f"report: {page}", flush=True)
     except OSError as error:
-        sys.stdout = None  # or Python tries once more to write the rest
-        print(f"[tensorion report] cannot write to the standard output: {error.strerror}", file=sys.stderr)
+        sys.stdout = None  # otherwise Python tries to write the rest again at exit
+        print(f"[tensorion report] cannot write to standard output: {error.strerror}", file=sys.stderr)
         return 1
     return 0
 
@@ -53,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tensorion report",
         description="Compare training runs: figures as PNG files, one HTML page, and a table.",
-        epilog="Runs that differ only in their seed are drawn as their mean, with a band of one standard "
-        "deviation to each side.",
+        epilog="Runs that differ only in their seed are shown as their mean, with a band of plus or minus one standard "
+        "deviation.",
         allow_abbrev=False,
     )
     parser.error = partial(_fail, parser)  # type: ignore[method-assign]
@@ -63,9 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         nargs="+",
         type=Path,
-        help="a run of `tensorion train`, the runs of `tensorion compare`, a folder of such, or an experiment's",
+        help="the results of `tensorion train`, `compare`, `eval`, `laplace` or `tightness`, or a folder of runs",
     )
-    parser.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: report in the first DIR)")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="output folder (default: report in the first DIR)")
     parser.add_argument("--title", metavar="TEXT", help="title of the page (default: Training runs, or Experiments)")
     parser.add_argument(
         "--dpi",
@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fail(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """Exits with status 2; a misspelled option gets the nearest name."""
+    """Exits with status 2. For a misspelled option, the message suggests the closest name."""
     unknown = message.removeprefix("unrecognized arguments: ").split()[0] if "unrecognized" in message else ""
     near = difflib.get_close_matches(unknown, parser._option_string_actions, n=1) if unknown else []
     print(f"[tensorion report] {message}" + (f"; did you mean {near[0]}?" if near else ""), file=sys.stderr)
@@ -87,14 +87,14 @@ def _fail(parser: argparse.ArgumentParser, message: str) -> NoReturn:
 
 def _dpi(text: str) -> int:
     if not text.isdecimal() or not 20 <= int(text) <= 1200:
-        raise argparse.ArgumentTypeError(f"expected a whole number in [20, 1200], got '{text}'")
+        raise argparse.ArgumentTypeError(f"expected an integer in [20, 1200], got '{text}'")
     return int(text)
 
 
 def _report(options: argparse.Namespace, out: Path) -> tuple[Path, list[Section], list[str]]:
-    """Writes the page; returns its path, its sections and what was left out, and why.
+    """Writes the page. Returns its path, its sections and the errors of inputs that were left out.
 
-    What cannot be read is left out if anything can be.
+    Inputs that cannot be read are left out. If none can be read, raises ReportError.
     """
     experiments: list[Experiment] = []
     others: list[Path] = []
@@ -110,7 +110,7 @@ def _report(options: argparse.Namespace, out: Path) -> tuple[Path, list[Section]
         else:
             others.append(directory)
     evaluations, broken = read_evaluations(others)
-    # A folder may have an evaluation and no runs.
+    # A folder may contain an evaluation but no runs.
     with_runs = [directory for directory in others if not (evaluations or broken) or has_runs(directory)]
     runs, broken_runs = read_runs(with_runs) if with_runs else ([], [])
     problems += [*broken_runs, *broken]
@@ -137,7 +137,7 @@ def _sections(
     dpi: int,
     problems: list[str],
 ) -> list[Section]:
-    """Adds to `problems` what is wrong with experiments and comparisons that cannot be drawn."""
+    """Creates all sections. Appends the errors of experiments and comparisons that cannot be drawn to `problems`."""
     try:
         from tensorion_lab.report.confusion import evaluation_sections
         from tensorion_lab.report.training import training_sections
@@ -194,7 +194,7 @@ def _write(document: Document, out: Path) -> Path:
 
 
 def _write_file(path: Path, content: bytes) -> None:
-    """All of it or nothing: what is there stays until the new file is whole."""
+    """Creates or replaces the file atomically."""
     unfinished = path.with_name(f"{path.name}.tmp")
     try:
         unfinished.write_bytes(content)

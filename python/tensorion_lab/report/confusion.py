@@ -1,4 +1,4 @@
-"""What `tensorion eval` found: accuracy, and which classes are taken for which."""
+"""The report on `tensorion eval`: recall and precision of each class, and the confusion matrix."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from tensorion_lab.report.document import Picture, Section, Table
 from tensorion_lab.report.evaluations import Evaluation
 from tensorion_lab.report.style import TEXT, house_style
 
-LABELLED = 30  # classes whose names stand at the axes
-NUMBERED = 15  # classes of which every count is written
+LABELLED = 30  # up to this number of classes, the axes show the class names
+NUMBERED = 15  # up to this number of classes, the cells show percentages
 
 
 def evaluation_sections(evaluations: Sequence[Evaluation], dpi: int) -> list[Section]:
@@ -30,12 +30,12 @@ def _section(evaluation: Evaluation, name: str, dpi: int) -> Section:
         rows.append([label, str(totals[i]), _percent(counts[i][i], totals[i]), _percent(counts[i][i], said[i]), most])
     title = f"Evaluation of {evaluation.folder.resolve().name}: accuracy {100 * evaluation.accuracy:.2f} %"
     table = Table(
-        ["class", "pictures", "recall (%)", "precision (%)", "most often taken for"],
+        ["class", "images", "recall (%)", "precision (%)", "most often confused with"],
         rows,
         "lrrrl",
-        notes=[f"(test loss {evaluation.loss:.4f}, {evaluation.samples} pictures, {evaluation.weights})"],
+        notes=[f"(test loss {evaluation.loss:.4f}, {evaluation.samples} images, {evaluation.weights})"],
     )
-    caption = "Share of the pictures of each class (rows) that were given each class (columns)."
+    caption = "Percentage of the images of each true class (rows) that were assigned to each class (columns)."
     picture = Picture(name, "Confusion matrix", caption, _matrix(names, counts, totals, dpi))
     return Section(title, table, [picture], None, [])
 
@@ -54,8 +54,8 @@ def _matrix(names: Sequence[str], counts: Sequence[Sequence[int]], totals: Seque
         if len(names) <= LABELLED:
             axes.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
             axes.set_yticks(range(len(names)), names, fontsize=7)
-        axes.set_xlabel("what was said")
-        axes.set_ylabel("class")
+        axes.set_xlabel("predicted class")
+        axes.set_ylabel("true class")
         if len(names) <= NUMBERED:
             for i, row in enumerate(shares):
                 for j, share in enumerate(row):

@@ -1,4 +1,4 @@
-"""A figure of lines with bands, each labelled where it ends."""
+"""A figure of lines with bands and a label at the end of each line."""
 
 import math
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from tensorion_lab.report.canvas import POINTS, THIN, Canvas, EndLabel, text_height, wrap
 from tensorion_lab.report.style import Style
 
-SKIPPED = 0.1  # of a line of at least FEW points, from its start: they need not fit into the figure
-FEW = 5
-LOG_RANGE = 10  # a range that asks for a logarithmic axis
-STEPS = (1, 2, 5, 10)  # of the numbers at an axis
-MARKED = 12  # points of a line that have markers, about
-MANY = 60  # points of a line that is drawn thinner
+SKIPPED = 0.1  # the fraction at the start of a line that may be outside the axes
+FEW = 5  # lines with fewer points are never cut
+LOG_RANGE = 10  # the axis is logarithmic if the ratio of the largest to the smallest value exceeds this
+STEPS = (1, 2, 5, 10)  # allowed steps between ticks, times powers of ten
+MARKED = 12  # approximate number of markers on a line
+MANY = 60  # lines with more points are drawn thinner
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Line:
     style: Style
     x: Sequence[float]
     y: Sequence[float]
-    band: Sequence[float]  # half its width, 0 where there is none
-    broken: bool = False  # thin, and with a cross where it ends or leaves the figure
+    band: Sequence[float]  # half the width of the band; 0 for none
+    broken: bool = False  # drawn thin, with a cross where the line ends or leaves the axes
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Limits:
     low: float
     high: float
     log: bool
-    cut: bool  # the start of a line lies outside
+    cut: bool  # the start of a line is outside the limits
 
 
 def draw_curves(
@@ -48,11 +48,11 @@ def draw_curves(
     whole: bool = False,
     linear: bool = False,
 ) -> tuple[Canvas, bool]:
-    """The figure, and whether starts of lines were left out so that the rest can be told apart.
+    """Draws the lines. Returns the figure and whether the starts of lines were cut off to show the rest better.
 
-    Values are at least 0 and at most `ceiling`. Lines of one label share one end label. Leaders join
-    the labels where all lines end at the same x. `whole`: nothing is left out.
-    `linear`: the axis of the values is.
+    Values must be in [0, ceiling]. Lines with the same label share one end label. If all lines end at the same x,
+    leaders connect the lines with their labels. If `whole` is true, nothing is cut off. If `linear` is true, the y
+    axis is never logarithmic.
     """
     labels = list(dict.fromkeys(line.label for line in lines))
     room = sum(text_height(wrap(label)) for label in labels) / POINTS
@@ -132,7 +132,7 @@ def _limits(lines: Sequence[Line], ceiling: float, whole: bool, linear: bool) ->
         return Limits(min(values) / factor, max(values) * factor, log, cut)
     padding = 0.06 * span(values) or 0.05 * max(values) or 0.5
     low, high = max(min(values) - padding, 0.0), max(values) + padding
-    if high > ceiling:  # a little room is left for markers that stand on it
+    if high > ceiling:  # leave a little room for markers at the ceiling
         high = ceiling + min(high - ceiling, 0.02 * (ceiling - low))
     return Limits(low, high, log, cut)
 

@@ -1,4 +1,4 @@
-"""Differences from a reference method, paired by seed: what `tensorion compare --reference` found."""
+"""The report on `tensorion compare --reference`: differences from a reference method, paired by seed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +11,7 @@ ROW = 0.32  # inches for each method
 
 
 def difference_section(summary: Mapping[str, Any], dpi: int) -> Section:
-    """Of a comparison whose summary has differences."""
+    """Creates the section of a comparison whose summary has differences."""
     differences = summary["differences"]
     reference = str(differences["reference"])
     rows, points = [], []
@@ -20,15 +20,17 @@ def difference_section(summary: Mapping[str, Any], dpi: int) -> Section:
         has_interval = low is not None and high is not None
         interval = f"[{100 * low:+.2f}, {100 * high:+.2f}]" if has_interval else "-"
         told_apart = has_interval and (low > 0 or high < 0)
-        remark = "" if told_apart else "not told apart" if has_interval else "needs two seeds"
+        remark = "" if told_apart else "not significant" if has_interval else "needs two seeds"
         rows.append([method, str(entry["pairs"]), "-" if mean is None else f"{100 * mean:+.2f}", interval, remark])
         if mean is not None:
             ends = (100 * (mean - low), 100 * (high - mean)) if has_interval else (0.0, 0.0)
             points.append((method, 100 * mean, ends))
     title = f"Test accuracy minus that of {reference}, in percentage points"
-    notes = ["(paired by seed; 95 % confidence intervals from the t distribution)"]
+    notes = ["(paired by seed; 95 % confidence intervals of the t distribution)"]
     table = Table(["method", "pairs", "difference", "95 % interval", ""], rows, "lrrrl", notes=notes)
-    caption = "Differences with their 95 % confidence intervals; an interval that holds 0 tells no methods apart."
+    caption = (
+        "Differences with 95 % confidence intervals. If an interval contains 0, the difference is not significant."
+    )
     optimizers = {entry["optimizer"] for entry in summary["optimizers"]}
     pictures = [Picture("differences", title, caption, _draw(points, optimizers, reference, dpi))] if points else []
     return Section(title, table, pictures, None, [])
@@ -56,5 +58,5 @@ def _draw(points: list[tuple[str, float, tuple[float, float]]], known: set[str],
         axes.set_yticks(range(len(points)), [name for name, _, _ in points])
         axes.set_ylim(len(points) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
-        axes.set_xlabel(f"percentage points; 0: as {reference}")
+        axes.set_xlabel(f"percentage points; 0: equal to {reference}")
         return canvas.png(dpi)

@@ -1,4 +1,4 @@
-"""What a report consists of, whatever it reports on."""
+"""The parts of a report: a document has sections, and a section has a table and figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Table:
-    """Cells of text. `alignment` has a letter for each column: "l" or "r"."""
+    """A table of text. `alignment` has one letter per column: "l" or "r"."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     alignment: str
-    best: int | None = None  # the row to stress
+    best: int | None = None  # index of the row to highlight
     notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure: `name` is its file's, without the ending."""
+    """A figure. `name` is the file name without the extension."""
 
     name: str
     title: str
@@ -30,13 +30,13 @@ class Section:
     title: str
     table: Table
     pictures: Sequence[Picture]
-    configuration: Table | None  # where rows have options of their own
-    common: Sequence[tuple[str, str]]  # options that all rows share
+    configuration: Table | None  # the options in which the rows differ
+    common: Sequence[tuple[str, str]]  # the options that all rows share
 
 
 @dataclass(frozen=True)
 class Document:
     title: str
-    source: str  # what was read
+    source: str  # describes the input: how many runs, and from which folders
     sections: Sequence[Section]
-    left_out: Sequence[str] = ()  # what could not be read, and why
+    left_out: Sequence[str] = ()  # errors of inputs that could not be read

@@ -1,5 +1,5 @@
-"""The errors that a report shows to its user."""
+"""The error class of reports and exports."""
 
 
 class ReportError(Exception):
-    """What is wrong with a file or a folder that the report was given; the message names it."""
+    """An input file or folder is missing or invalid. The message contains its path."""

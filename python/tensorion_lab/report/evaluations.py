@@ -1,4 +1,4 @@
-"""What `tensorion eval` leaves on disk: `evaluation.json`, with the confusion matrix."""
+"""Reads `evaluation.json`, the results of `tensorion eval`."""
 
 import json
 import os
@@ -19,11 +19,11 @@ class Evaluation:
     accuracy: float  # a fraction
     loss: float
     classes: Sequence[str]
-    confusion: Sequence[Sequence[int]]  # pictures by class (rows) and by what was said (columns)
+    confusion: Sequence[Sequence[int]]  # number of images by true class (rows) and predicted class (columns)
 
 
 def read_evaluations(directories: Sequence[Path]) -> tuple[list[Evaluation], list[str]]:
-    """Those at or below these folders, each once, and what is wrong with those that cannot be read."""
+    """Returns the evaluations in or below these folders, each once, and the errors of those that cannot be read."""
     paths = {
         (Path(folder) / FILE).resolve(): Path(folder) / FILE
         for directory in directories
@@ -52,7 +52,7 @@ def _read(path: Path) -> Evaluation:
             confusion=[[int(count) for count in row] for row in values["confusion"]],
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ReportError(f"{path}: not as `tensorion eval` writes it: {error!r}") from None
+        raise ReportError(f"{path}: not in the format of `tensorion eval`: {error!r}") from None
     count = len(evaluation.classes)
     if [len(row) for row in evaluation.confusion] != [count] * count:
         raise ReportError(f"{path}: expected a confusion matrix of {count} x {count}, one row for each class")

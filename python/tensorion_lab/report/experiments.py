@@ -1,6 +1,6 @@
-"""Experiments other than training runs: folders whose `summary.json` names one.
+"""Reads experiments other than training runs: folders whose `summary.json` has the key `experiment`.
 
-It has the tables as they were printed, `config` (the options) and what the experiment's own module draws.
+The file has the tables that the program printed, the options (`config`) and the data for the figures.
 """
 
 import json
@@ -37,7 +37,7 @@ def _table(table: Mapping[str, Any]) -> Table:
 
 
 def _read_summary(folder: Path) -> dict[str, Any]:
-    """Empty where there is none yet."""
+    """Returns an empty dict if there is no summary yet."""
     path = folder / SUMMARY
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
@@ -49,31 +49,31 @@ def _read_summary(folder: Path) -> dict[str, Any]:
 
 
 def read_experiment(folder: Path) -> Experiment | None:
-    """The experiment whose results the folder has; None where it has none."""
+    """Returns the experiment in the folder, or None if there is none."""
     summary = _read_summary(folder)
     return Experiment(folder, str(summary["experiment"]), summary) if "experiment" in summary else None
 
 
 def paper_section(folder: Path) -> Section | None:
-    """The table with the paper's numbers, where the folder's runs are one of the paper's comparisons."""
+    """Returns the table with the paper's numbers if the runs in the folder are one of the paper's comparisons."""
     table = _read_summary(folder).get("table")
     if table is None:
         return None
     try:
         return Section(str(table["title"]), _table(table), [], None, [])
     except (KeyError, TypeError) as error:
-        raise ReportError(f"{folder / SUMMARY}: not as the program writes it: {error!r}") from None
+        raise ReportError(f"{folder / SUMMARY}: not in the format of the program: {error!r}") from None
 
 
 def difference_sections(folder: Path, dpi: int) -> list[Section]:
-    """The differences from a reference method, where the folder's comparison has one."""
+    """Returns the differences from a reference method if the comparison in the folder has one."""
     from tensorion_lab.report.differences import difference_section
 
     summary = _read_summary(folder)
     try:
         return [difference_section(summary, dpi)] if "differences" in summary else []
     except (KeyError, TypeError) as error:
-        raise ReportError(f"{folder / SUMMARY}: not as the program writes it: {error!r}") from None
+        raise ReportError(f"{folder / SUMMARY}: not in the format of the program: {error!r}") from None
 
 
 def experiment_sections(experiment: Experiment, dpi: int) -> list[Section]:
@@ -83,8 +83,8 @@ def experiment_sections(experiment: Experiment, dpi: int) -> list[Section]:
     kinds = {"laplace": laplace_sections, "tightness": tightness_sections}
     path = experiment.folder / SUMMARY
     if experiment.name not in kinds:
-        raise ReportError(f"{path}: expected an experiment of {', '.join(kinds)}, got '{experiment.name}'")
+        raise ReportError(f"{path}: expected one of the experiments {', '.join(kinds)}, got '{experiment.name}'")
     try:
         return list(kinds[experiment.name](experiment, dpi))
     except (KeyError, TypeError, IndexError) as error:
-        raise ReportError(f"{path}: not as the program writes it: {error!r}") from None
+        raise ReportError(f"{path}: not in the format of the program: {error!r}") from None

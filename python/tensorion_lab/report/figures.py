@@ -1,4 +1,4 @@
-"""The figures of training runs: quantities against epochs and time, and where the time goes."""
+"""The figures of training runs: metrics against epochs and time, and the optimizer's share of the time."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ from tensorion_lab.report.style import Style
 
 @dataclass(frozen=True)
 class Quantity:
-    """What an epoch has a value of, drawn times `scale`; then it is in [0, ceiling]."""
+    """A metric of an epoch. Values are multiplied by `scale` and are then in [0, ceiling]."""
 
     name: str
     of: Callable[[Epoch], float]
@@ -31,12 +31,12 @@ ACCURACY = Quantity("test accuracy", lambda epoch: epoch.test_accuracy, " (%)", 
 TEST_LOSS = Quantity("test loss", lambda epoch: epoch.test_loss)
 TRAIN_LOSS = Quantity("train loss", lambda epoch: epoch.train_loss)
 
-HUGE = 1e30  # what diverges is not drawn beyond
+HUGE = 1e30  # values of diverged runs are clipped to this limit
 TIME_UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
 
 class TrainingFigures:
-    """The figures of one setup, in the styles of its labels."""
+    """Draws the figures of one setup. `styles` maps labels to styles."""
 
     def __init__(self, setup: Setup, styles: Mapping[str, Style], dpi: int) -> None:
         self._setup, self._styles, self._dpi = setup, styles, dpi
@@ -58,7 +58,7 @@ class TrainingFigures:
             return None
         longest = max(lines, key=lambda line: len(line.x))
         single = longest.x[0] if len(longest.x) == 1 else None
-        if single is not None:  # side by side, or they would hide each other
+        if single is not None:  # placed side by side, because they would cover each other
             places = [single + (i + 0.5) / len(lines) - 0.5 for i in range(len(lines))]
             lines = [replace(line, x=[place]) for line, place in zip(lines, places, strict=True)]
         canvas, cut = draw_curves(
@@ -94,7 +94,7 @@ class TrainingFigures:
         )
         canvas.axes.xaxis.set_major_locator(MaxNLocator(nbins=8, steps=STEPS))
         name = quantity.name
-        caption = f"The same {name} against the time spent on training, without evaluation, mean over the seeds." + (
+        caption = f"{name.capitalize()} against training time without evaluation, mean over the seeds." + (
             _CUT if cut else ""
         )
         return Picture(
@@ -126,11 +126,11 @@ class TrainingFigures:
             subtitle=self._means("whiskers"),
             x_label="time in the optimizer's step (% of training time)",
         )
-        caption = "The part of the training time that the optimizer's step takes; the rest is the model and the data."
+        caption = "Percentage of the training time spent in the optimizer's step. The model and the data take the rest."
         return Picture("optimizer_share", "The optimizer's share of the time", caption, canvas.png(self._dpi))
 
     def _lines(self, quantity: Quantity, x_of: Callable[[Curve], Sequence[float]]) -> list[Line]:
-        """A line for the mean of each group, and for each run that diverged."""
+        """Returns one line for the mean of each group and one for each run that diverged."""
 
         def line(group: Group, runs: Sequence[Run], broken: bool) -> Line:
             means = curve(runs, quantity.of)
@@ -150,7 +150,7 @@ class TrainingFigures:
         return [line for line in lines if line.x]
 
     def _means(self, drawn: str) -> str:
-        """What the lines and bands are."""
+        """Returns the subtitle, which explains lines and bands."""
         counts = {len(group.counted) for group in self._setup.groups if group.counted}
         if not counts:
             return "single runs"
@@ -161,7 +161,7 @@ class TrainingFigures:
         return f"mean over {seeds}, {drawn}: ± one standard deviation"
 
 
-_CUT = " The axis leaves out the start of some lines."
+_CUT = " The start of some lines is outside the range of the axis."
 
 
 def _label(group: Group) -> str:

@@ -1,9 +1,9 @@
-"""Runs that differ in nothing but the seed, and the names they go by.
+"""Groups the runs of a report.
 
-A setup is a data set, told by its fingerprint, and a model: what can be compared. The runs of a search for
-learning rates are a setup of their own. Inside one, a group has a label: that of its
-configuration or else the optimizer and, where several groups have the same one, the options in which those
-differ.
+A setup has the runs that can be compared: those with the same data set, identified by its fingerprint, and the
+same model. Runs of a learning rate search form their own setup. A setup consists of groups. The runs of a group
+differ only in the seed. The label of a group is the label in its configuration, or the optimizer if there is none.
+If several groups have the same label, the options in which they differ are appended.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 from tensorion_lab.report.runs import Run, Status
 
-OPTIMIZERS = ("sgd", "adamw", "muon", "tensorion")  # in the order of the figures; others follow
+OPTIMIZERS = ("sgd", "adamw", "muon", "tensorion")  # the order in figures; other optimizers follow
 DATASETS = {
     "fashion-mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
@@ -28,7 +28,8 @@ DATASETS = {
 }
 
 
-# What tells no runs apart: equal data may lie in two places, and its fingerprint stands for the rest.
+# Keys of a configuration that do not distinguish groups. The fingerprint, which identifies the data, is part of the
+# setup.
 NO_OPTIONS = {"seed", "data", "data_fingerprint", "class_names", "preprocessing", "grid"}
 
 
@@ -44,7 +45,7 @@ class Group:
 
     @property
     def counted(self) -> list[Run]:
-        """The runs that its means are over: those that finished, and while none has, those on the way."""
+        """The runs over which means are computed: the finished ones, or the unfinished ones if none has finished."""
         return self.with_status(Status.FINISHED) or self.with_status(Status.UNFINISHED)
 
     def with_status(self, status: Status) -> list[Run]:
@@ -58,7 +59,7 @@ class Setup:
 
 
 def option_text(value: Any) -> str:
-    """An option's value for people: modes as in {0,2}, nothing as "none"."""
+    """Formats the value of an option: modes as {0,2}, and empty values as "none"."""
     if value in (None, "", []):
         return "none"
     if modes := _modes(value):
@@ -67,13 +68,13 @@ def option_text(value: Any) -> str:
 
 
 def _modes(value: Any) -> list[int]:
-    """Of an unfolding as the program writes it: "(0,)", "(0, 2)"; else none."""
+    """Parses the modes of an unfolding such as "(0,)" or "(0, 2)". Returns an empty list for other values."""
     is_modes = isinstance(value, str) and re.fullmatch(r"\(\d+(, \d+)*,?\)", value)
     return [int(mode) for mode in re.findall(r"\d+", value)] if is_modes else []
 
 
 def _rank(value: Any) -> tuple[int, float, str]:
-    """Sorts numbers by value, then names, then modes: the fewer first."""
+    """A sort key: numbers by value, then names, then sets of modes by their size."""
     if modes := _modes(value):
         return (2, len(modes), str(modes))
     if isinstance(value, int | float):
@@ -82,7 +83,7 @@ def _rank(value: Any) -> tuple[int, float, str]:
 
 
 def make_setups(runs: Sequence[Run]) -> list[Setup]:
-    """The setups by title, and their groups in the order of OPTIMIZERS, then by what differs."""
+    """Returns the setups sorted by title. Groups are sorted by OPTIMIZERS, then by the options that differ."""
     by_setup: dict[tuple[str, bool, str], list[Run]] = defaultdict(list)
     for run in runs:
         by_setup[_title(run.config), _is_search(run), str(run.config.get("data_fingerprint", ""))].append(run)
@@ -91,9 +92,9 @@ def make_setups(runs: Sequence[Run]) -> list[Setup]:
         datasets[title].add(fingerprint)
 
     def full_title(title: str, search: bool, fingerprint: str, some: Sequence[Run]) -> str:
-        if len(datasets[title]) > 1:  # the same name, but other data
+        if len(datasets[title]) > 1:  # different data sets have the same name
             title += f", data {_folder(some[0])} ({fingerprint or 'not recorded'})"
-        return title + (": search for learning rates" if search else "")
+        return title + (": learning rate search" if search else "")
 
     return [Setup(full_title(*key, by_setup[key]), _groups(by_setup[key])) for key in sorted(by_setup)]
 
@@ -138,7 +139,7 @@ def _options(run: Run) -> dict[str, Any]:
 
 
 def differing(options: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The keys whose values are not the same in all, in the order they come in."""
+    """Returns the keys whose values are not the same in all configurations, in order of appearance."""
     keys = dict.fromkeys(key for some in options for key in some)
     return [key for key in keys if len({json.dumps(some[key]) if key in some else None for some in options}) > 1]
 
@@ -153,7 +154,7 @@ def _label(name: str, own: Mapping[str, Any]) -> str:
 
 
 def _split_repeated_seeds(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[Run]]]:
-    """Runs of equal options. If a seed comes twice they are not one sample: by their folders, then."""
+    """Splits runs with equal options by their folders if a seed occurs twice, because they are not one sample then."""
     if len({run.seed for run in runs}) == len(runs):
         return [({}, list(runs))]
     by_folder: dict[Path, list[Run]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Files of JSON, and of a JSON object a line; errors name the file and the line."""
+"""Reads JSON and JSON Lines files. Errors contain the path and the line."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,10 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path, *, complete: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each object with its place. The last line of a file that is not complete may be half written."""
+    """Yields the location ("path, line 3") and the object of each line.
+
+    If `complete` is false, the program may still be writing the file, so a last line without a newline is skipped.
+    """
     *lines, rest = _read_text(path).split("\n")
     if complete:
         lines.append(rest)
@@ -41,9 +44,9 @@ def _object(text: str, where: Path | str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        # Of a file the line; of a line, the place has it already.
+        # For a whole file, add the line number. For a single line, `where` contains it already.
         line = f", line {error.lineno}" if isinstance(where, Path) and isinstance(error, json.JSONDecodeError) else ""
-        raise ReportError(f"{where}{line}: broken JSON: {getattr(error, 'msg', error)}") from None
+        raise ReportError(f"{where}{line}: not valid JSON: {getattr(error, 'msg', error)}") from None
     if not isinstance(value, dict):
         raise ReportError(f"{where}: expected a JSON object, got {shown(value)}")
     return value

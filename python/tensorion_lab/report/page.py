@@ -1,4 +1,4 @@
-"""A document as one HTML page that needs nothing beside itself."""
+"""Renders a document as one self-contained HTML page."""
 
 from base64 import b64encode
 from html import escape
@@ -13,7 +13,7 @@ h1 { font-size: 1.6rem; line-height: 1.25; margin: .5rem 0; overflow-wrap: anywh
 h2 { font-size: 1.25rem; margin: 2rem 0 .75rem; border-bottom: 1px solid #d0d0d0; overflow-wrap: anywhere; }
 h3 { font-size: 1rem; margin: 1.5rem 0 .5rem; }
 p, figcaption { color: #4a4a4a; font-size: .875rem; margin: .25rem 0; overflow-wrap: anywhere; }
-/* A shadow at the right edge tells that a table goes on there. */
+/* A shadow at the right edge shows that the table can be scrolled. */
 .wide { overflow-x: auto; --page: #fff; --shadow: #0004; background:
   linear-gradient(to left, var(--page) 30%, transparent) right / 3rem 100% no-repeat local,
   linear-gradient(to left, var(--shadow), transparent) right / .75rem 100% no-repeat scroll; }

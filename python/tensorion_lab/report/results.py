@@ -12,7 +12,7 @@ from tensorion_lab.report.runs import Epoch, Run
 @dataclass(frozen=True)
 class Spread:
     mean: float
-    std: float | None  # None: of a single value there is none
+    std: float | None  # None for a single value
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
@@ -30,15 +30,15 @@ class Spread:
 
 @dataclass(frozen=True)
 class Curve:
-    """A quantity of every epoch that all runs have, and the time at which they had it."""
+    """A quantity over the epochs that all runs have, and the training time after each epoch."""
 
     epochs: Sequence[int]
-    seconds: Sequence[float]  # since the start, mean over the runs
+    seconds: Sequence[float]  # training time since the start, mean over the runs
     values: Sequence[Spread]
 
 
 def curve(runs: Sequence[Run], quantity: Callable[[Epoch], float]) -> Curve:
-    rows = list(zip(*(run.epochs for run in runs), strict=False))  # as long as the shortest run
+    rows = list(zip(*(run.epochs for run in runs), strict=False))  # ends with the shortest run
     times = zip(*(accumulate(epoch.seconds for epoch in run.epochs) for run in runs), strict=False)
     return Curve(
         [row[0].epoch for row in rows],
@@ -49,19 +49,19 @@ def curve(runs: Sequence[Run], quantity: Callable[[Epoch], float]) -> Curve:
 
 @dataclass(frozen=True)
 class Results:
-    """Spreads over the runs; where they are not equally long, of the epochs that all have."""
+    """Means and deviations over the runs. If their lengths differ, only the epochs that all runs have count."""
 
     last_epoch: int
     test_accuracy: Spread  # at the last epoch
     best_accuracy: Spread  # of each run's best epoch
     test_loss: Spread
     epoch_seconds: Spread  # mean over the epochs of a run
-    optimizer_share: Spread  # optimizer's time / time, both summed over the epochs of a run
-    images_per_second: Spread | None  # None where a configuration does not say how many images there are
+    optimizer_share: Spread  # time in the optimizer / training time, both summed over the epochs of a run
+    images_per_second: Spread | None  # None if a configuration does not contain the number of images
 
 
 def results(runs: Sequence[Run]) -> Results:
-    """Of the epochs that all runs have: at least one of at least one run."""
+    """Summarizes the epochs that all runs have. There must be at least one run and one such epoch."""
     count = min(len(run.epochs) for run in runs)
     epochs = [run.epochs[:count] for run in runs]
     seconds = [math.fsum(epoch.seconds for epoch in some) for some in epochs]

@@ -1,8 +1,8 @@
-"""The runs that `tensorion train` and `tensorion compare` leave on disk.
+"""Reads the runs of `tensorion train` and `tensorion compare`.
 
-A run is a folder with `metrics.jsonl` (an object a line for each epoch), `config.json` (its options) and,
-once it has ended, `summary.json`. A folder that holds runs, at any depth, is a collection of them; its
-own `metrics.jsonl`, if any, repeats theirs.
+A run is a folder with `metrics.jsonl` (one line per epoch), `config.json` (the options) and, after the run has ended,
+`summary.json`. A folder that contains runs at any depth is not a run itself; its own `metrics.jsonl`, if there is
+one, repeats their lines.
 """
 
 import math
@@ -18,7 +18,7 @@ from tensorion_lab.report.json_files import read_lines, read_object, shown
 
 METRICS, CONFIG, SUMMARY, STEPS = "metrics.jsonl", "config.json", "summary.json", "steps.jsonl"
 STEP_VALUES = ("loss", "gradient_norm", "lr")
-OPTIONS = {"dataset": str, "model": str, "optimizer": str, "seed": int}  # that a configuration must have
+OPTIONS = {"dataset": str, "model": str, "optimizer": str, "seed": int}  # required in every configuration
 
 
 class Status(Enum):
@@ -29,7 +29,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Epoch:
-    """Losses and accuracy are NaN where the run could not compute them."""
+    """The metrics of an epoch. Losses and accuracy are NaN if they were not finite."""
 
     epoch: int
     train_loss: float
@@ -45,8 +45,8 @@ class Run:
     config: Mapping[str, Any]
     epochs: Sequence[Epoch]
     status: Status
-    reason: str  # why it diverged, if it did and said so
-    steps: Mapping[int, Mapping[str, float]]  # what was logged of single steps, without what was not finite
+    reason: str  # why the run diverged; empty if it did not
+    steps: Mapping[int, Mapping[str, float]]  # the finite values logged for individual steps
 
     @property
     def seed(self) -> int:
@@ -54,9 +54,9 @@ class Run:
 
 
 def read_runs(directories: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """The runs in these folders, each once, and what is wrong with those that cannot be read.
+    """Returns the runs in these folders, each once, and the errors of those that cannot be read.
 
-    It is an error if a folder has no runs, or if all can be read and none has finished an epoch.
+    Raises ReportError if a folder has no runs, or if all runs can be read and none has finished an epoch.
     """
     folders: dict[Path, Path] = {}
     for directory in directories:
@@ -74,7 +74,7 @@ def read_runs(directories: Sequence[Path]) -> tuple[list[Run], list[str]]:
 
 
 def find_runs(directory: Path) -> list[Path]:
-    """The folders at or below `directory` that are runs; an error where there are none."""
+    """Returns the folders of runs in or below `directory`. Raises ReportError if there are none."""
     if not directory.exists():
         raise ReportError(f"{directory}: no such directory")
     if not directory.is_dir():
@@ -92,7 +92,7 @@ def find_runs(directory: Path) -> list[Path]:
         empty = not any(directory.iterdir())
         raise ReportError(
             f"{directory}: {'the directory is empty' if empty else 'no runs found'}; expected {METRICS} and "
-            f"{CONFIG}, as `tensorion train` and `tensorion compare` write them, in it or below"
+            f"{CONFIG} of `tensorion train` or `tensorion compare` in this folder or below it"
         )
     return sorted(found)
 
@@ -107,7 +107,7 @@ def read_run(folder: Path) -> Run:
         if key not in config:
             raise ReportError(f"{folder / CONFIG}: expected the key '{key}'")
         if not isinstance(config[key], kind):
-            expected = "text" if kind is str else "a whole number"
+            expected = "a string" if kind is str else "an integer"
             raise ReportError(f"{folder / CONFIG}: expected '{key}' to be {expected}, got {shown(config[key])}")
     if "train_samples" in config:
         _number(config["train_samples"], "train_samples", str(folder / CONFIG))
@@ -132,7 +132,7 @@ def _read_steps(path: Path) -> dict[int, dict[str, float]]:
         try:
             rows[int(row["step"])] = {key: float(row[key]) for key in STEP_VALUES if row[key] is not None}
         except (ValueError, KeyError, TypeError) as error:
-            raise ReportError(f"{where}: not as the program writes it: {error!r}") from None
+            raise ReportError(f"{where}: not in the format of steps.jsonl: {error!r}") from None
     return rows
 
 
@@ -154,7 +154,7 @@ def _epoch(values: Mapping[str, Any], where: str) -> Epoch:
     for key in Epoch.__dataclass_fields__:
         if key not in values:
             raise ReportError(f"{where}: expected the key '{key}'")
-        # JSON has no NaN: where there is one, the program writes null.
+        # JSON has no NaN; the program writes null instead.
         measured = key in ("train_loss", "test_loss", "test_accuracy")
         numbers[key] = math.nan if measured and values[key] is None else _number(values[key], key, where)
 
@@ -162,11 +162,11 @@ def _epoch(values: Mapping[str, Any], where: str) -> Epoch:
         if not right:
             raise ReportError(f"{where}: expected '{key}' {expected}, got {shown(values[key])}")
 
-    check("epoch", numbers["epoch"] >= 0 and numbers["epoch"] % 1 == 0, "to count epochs")
+    check("epoch", numbers["epoch"] >= 0 and numbers["epoch"] % 1 == 0, "to be a non-negative integer")
     accuracy = numbers["test_accuracy"]
     check("test_accuracy", math.isnan(accuracy) or 0 <= accuracy <= 1, "to be a fraction in [0, 1]")
     check("seconds", 0 < numbers["seconds"] < math.inf, "to be positive")
-    check("optimizer_seconds", 0 <= numbers["optimizer_seconds"] < math.inf, "not to be negative")
+    check("optimizer_seconds", 0 <= numbers["optimizer_seconds"] < math.inf, "to be non-negative")
     return Epoch(int(numbers.pop("epoch")), **numbers)
 
 

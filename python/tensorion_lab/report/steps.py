@@ -1,4 +1,4 @@
-"""Curves over the steps of runs, from their steps.jsonl, where there is one."""
+"""Figures of the metrics in steps.jsonl against the step."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,20 @@ from tensorion_lab.report.groups import Group, Setup
 from tensorion_lab.report.results import Spread
 from tensorion_lab.report.style import Style
 
-POINTS = 200  # of a line, at most: more are averaged
+POINTS = 200  # maximum number of points of a line; neighbouring steps are averaged
 CURVES = {
-    "loss": ("step_loss", "train loss", "Train loss by step: the mean since the step that was logged before."),
+    "loss": ("step_loss", "train loss", "Train loss by step: the mean since the previously logged step."),
     "gradient_norm": (
         "gradient_norm",
         "gradient norm",
-        "Norm of the gradients of all parameters together, before clipping.",
+        "Norm of the gradient over all parameters, before clipping.",
     ),
-    "lr": ("learning_rate", "learning rate", "Learning rate of the first group of parameters."),
+    "lr": ("learning_rate", "learning rate", "Learning rate of the first param group."),
 }
 
 
 def step_pictures(setup: Setup, styles: Mapping[str, Style], subtitle: str, dpi: int) -> list[Picture]:
-    """None where no run of the setup logged its steps."""
+    """Returns an empty list if no run of the setup logged its steps."""
     logged = {group.label: [run.steps for run in group.counted] for group in setup.groups}
     pictures = []
     for key, (name, title, caption) in CURVES.items():
@@ -42,7 +42,7 @@ def step_pictures(setup: Setup, styles: Mapping[str, Style], subtitle: str, dpi:
 
 
 def _line(group: Group, runs: Sequence[Mapping[int, Mapping[str, float]]], key: str, style: Style) -> Line:
-    """The mean over the runs at the steps that all of them have."""
+    """Returns the mean over the runs at the steps that all of them logged."""
     runs = [run for run in runs if run]
     shared = [step for step in (runs[0] if runs else {}) if all(key in run.get(step, {}) for run in runs)]
     size = math.ceil(len(shared) / POINTS) or 1

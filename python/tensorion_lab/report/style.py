@@ -1,4 +1,4 @@
-"""How figures look: colours that colour-blind readers tell apart, the same for a label in every figure."""
+"""The style of figures. Each label has the same colour in every figure; the colours suit colour-blind readers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import matplotlib.style
 TEXT = "#1a1a1a"
 QUIET = "#595959"
 
-# M. Okabe and K. Ito, Color Universal Design (2008), without the yellow that white paper swallows.
+# M. Okabe and K. Ito, Color Universal Design (2008), without the yellow, which is hard to see on white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h")
 DASHES = ("-", "--", "-.", ":")
@@ -23,7 +23,7 @@ class Style:
     dashes: str = DASHES[0]
 
 
-# Of the palette, the four colours that are farthest apart for colour-blind eyes.
+# The four colours of the palette that colour-blind readers can distinguish best.
 HOME_STYLES = {
     "sgd": Style("#000000", "o"),
     "adamw": Style("#56B4E9", "s"),
@@ -32,10 +32,10 @@ HOME_STYLES = {
 }
 
 SETTINGS = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.family": "DejaVu Sans",  # included in matplotlib
     "font.size": 9,
     "text.color": TEXT,
-    "text.parse_math": False,  # a label is not a formula
+    "text.parse_math": False,  # labels may contain dollar signs
     "axes.edgecolor": QUIET,
     "axes.labelcolor": TEXT,
     "axes.linewidth": 0.8,
@@ -56,15 +56,16 @@ SETTINGS = {
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """Figures made inside look the same whatever matplotlibrc the user has."""
+    """A context in which figures do not depend on the user's matplotlibrc."""
     with matplotlib.style.context(["default", SETTINGS]):
         yield
 
 
 def assign_styles(labels: Iterable[tuple[str, str]]) -> Mapping[str, Style]:
-    """Styles for (label, optimizer) pairs: a known optimizer's first label has the style of its own.
+    """Assigns styles to (label, optimizer) pairs.
 
-    When the colours are used up they come again with other dashes.
+    The first label of an optimizer in HOME_STYLES gets that style. The other labels get the remaining colours, which
+    are then repeated with different dashes.
     """
     pairs = list(dict.fromkeys(labels))
     styles: dict[str, Style] = {}

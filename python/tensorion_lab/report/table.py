@@ -1,4 +1,4 @@
-"""Tables as lines of text."""
+"""Formats tables as text."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from tensorion_lab.report.document import Table
 
 
 def text_table(table: Table) -> str:
-    """Columns as wide as their widest cell, ± under ±; the notes follow."""
+    """Formats a table with aligned columns, aligns the signs ± within each column, and appends the notes."""
     columns = [[name, *_align(cells)] for name, *cells in zip(table.header, *table.rows, strict=True)]
     widths = [max(map(len, column)) for column in columns]
     lines = [
@@ -20,7 +20,7 @@ def text_table(table: Table) -> str:
 
 
 def _align(cells: Sequence[str]) -> list[str]:
-    """Cells of "mean ± deviation" with deviations of equal width."""
+    """Pads the deviations in cells of the form "mean ± deviation" to equal width."""
     parts = [cell.partition(" ± ") for cell in cells]
     width = max(len(deviation) for _, _, deviation in parts)
     return [f"{mean} ± {deviation.rjust(width)}" if sign else mean for mean, sign, deviation in parts]

@@ -1,4 +1,4 @@
-"""The report on `tensorion tightness`: norms of the oracle's answers by step, and of the momenta."""
+"""The report on `tensorion tightness`: norms of the momenta and of the oracle's solutions by step."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from tensorion_lab.report.style import COLOURS, DASHES, MARKERS, Style, house_st
 
 METRICS = "metrics.jsonl"
 ONLINE, BALANCED = Style(COLOURS[0], MARKERS[0]), Style(COLOURS[1], MARKERS[1], DASHES[1])
-POINTS = 200  # of a density
+POINTS = 200  # number of points of a density curve
 
 
 def tightness_sections(experiment: Experiment, dpi: int) -> list[Section]:
@@ -52,13 +52,13 @@ def _line(label: str, style: Style, values: Mapping[int, Sequence[float]], sprea
 def _spectral(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
     canvas, _ = draw_curves(
         [_line("mean over the layers", ONLINE, _by_step(rows, "spectral"), spread=True)],
-        title="Spectral norm of the online oracle's answer",
+        title="Spectral norm of the online oracle's solution",
         subtitle="band: \u00b1 one standard deviation over the layers; the relaxed norm is 1",
         x_label="step",
-        y_label="||X||\u03c3, from below",
+        y_label="||X||\u03c3, lower bound",
         whole=True,
     )
-    caption = "Tensor spectral norm, from below, of the oracle's answers on the momenta, averaged over the layers."
+    caption = "Lower bound of the tensor spectral norm of the oracle's solutions for the momenta, mean over the layers."
     return Picture("spectral_norm", "Spectral norm by step", caption, canvas.png(dpi))
 
 
@@ -69,13 +69,13 @@ def _gap(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
             _line("mean", ONLINE, gaps, spread=False),
             _line("largest", BALANCED, {step: [max(some)] for step, some in gaps.items()}, spread=False),
         ],
-        title="What the balanced unfolding loses",
+        title="Gap of the balanced unfolding",
         subtitle="over the layers",
         x_label="step",
         y_label="relative gap of the nuclear norm",
         whole=True,
     )
-    caption = "Relative gap between the largest nuclear norm of an unfolding and that of the balanced one."
+    caption = "Relative gap between the largest nuclear norm over the unfoldings and that of the balanced unfolding."
     return Picture("gap", "Gap by step", caption, canvas.png(dpi))
 
 
@@ -86,19 +86,19 @@ def _densities(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
             _density("balanced", BALANCED, [row["balanced_norm"] for row in rows]),
         ],
         title="Nuclear norms of the momenta",
-        subtitle=f"kernel density estimates over {len(rows)} tensors, of the logarithm",
+        subtitle=f"kernel density estimates of the logarithm over {len(rows)} tensors",
         x_label="nuclear norm of the unfolding",
         y_label="density",
         log_x=True,
         whole=True,
         linear=True,
     )
-    caption = "Nuclear norms of the online and of the balanced unfolding over all momenta."
+    caption = "Distribution of the nuclear norms of the online and the balanced unfolding over all momenta."
     return Picture("nuclear_norms", "Nuclear norms", caption, canvas.png(dpi))
 
 
 def _density(label: str, style: Style, values: Sequence[float]) -> Line:
-    """A Gaussian kernel's estimate for log10 of the values, its width by Scott's rule."""
+    """A Gaussian kernel density estimate for log10 of the values. Scott's rule gives the bandwidth."""
     logs = [math.log10(value) for value in values if value > 0]
     width = (statistics.stdev(logs) if len(logs) > 1 else 0.0) * len(logs) ** -0.2 or 0.1
     low, high = min(logs) - 3 * width, max(logs) + 3 * width

@@ -1,4 +1,4 @@
-"""The report on training runs: a section for each data set and model."""
+"""The report on training runs: one section for each data set and model."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tensorion_lab.report.style import assign_styles, house_style
 
 
 def training_sections(runs: Sequence[Run], dpi: int) -> list[Section]:
-    """Pictures of several setups have the setup in their files' names."""
+    """Creates one section per setup. If there are several, file names of figures start with the setup."""
     setups = make_setups(runs)
     styles = assign_styles((group.label, group.optimizer) for setup in setups for group in setup.groups)
     sections = []
@@ -43,8 +43,8 @@ def _results_table(setup: Setup) -> Table:
         alignment="ll" + "r" * (6 if with_rates else 5),
         best=max(ranked, key=ranks.__getitem__) if len(ranked) > 1 else None,
         notes=[
-            "(of the last epoch; ±: one standard deviation over the seeds, n - 1; best: each run's best "
-            "epoch; optimizer: its share of the time)",
+            "(values of the last epoch; ±: one standard deviation over the seeds, n - 1; best: the best epoch of each "
+            "run; optimizer: percentage of the training time)",
             *(note for group, result in zip(setup.groups, found, strict=True) for note in _notes(group, result)),
         ],
     )
@@ -87,8 +87,8 @@ def _notes(group: Group, result: Results | None) -> list[str]:
     total = len(group.runs)
     if diverged := _count(group, Status.DIVERGED):
         notes.append(
-            f"{group.label}: {diverged} of {total} runs diverged; not in the means, "
-            "single thin lines with a cross in the figures."
+            f"{group.label}: {diverged} of {total} runs diverged. The means exclude them; the figures show them "
+            "as thin lines that end with a cross."
         )
         notes += [
             f"{group.label}, seed {run.seed}: {run.reason}"
@@ -98,14 +98,14 @@ def _notes(group: Group, result: Results | None) -> list[str]:
     if unfinished := _count(group, Status.UNFINISHED):
         if result and not _count(group, Status.FINISHED):
             epochs = option_text(group.options.get("epochs", "?"))
-            notes.append(f"{group.label}: unfinished; the values are of epoch {result.last_epoch} of {epochs}.")
+            notes.append(f"{group.label}: unfinished; the values are from epoch {result.last_epoch} of {epochs}.")
         else:
-            notes.append(f"{group.label}: {unfinished} of {total} runs unfinished; not in the means.")
+            notes.append(f"{group.label}: {unfinished} of {total} runs are unfinished. The means exclude them.")
     return notes
 
 
 def _configuration(groups: Sequence[Group]) -> tuple[list[tuple[str, str]], Table]:
-    """The options that all groups share, and those of each that they do not."""
+    """Returns the options that all groups share, and a table of the options that differ."""
     own = [key for key in differing([group.options for group in groups]) if key not in ("optimizer", "label")]
     common = [
         (key, option_text(value))
@@ -116,4 +116,4 @@ def _configuration(groups: Sequence[Group]) -> tuple[list[tuple[str, str]], Tabl
     for group in groups:
         options = [f"{key} {option_text(group.options[key])}" for key in own if key in group.options]
         rows.append([group.label, ", ".join(str(run.seed) for run in group.runs), ", ".join(options)])
-    return common, Table(["optimizer", "seeds", "own options"], rows, "lll")
+    return common, Table(["optimizer", "seeds", "options that differ"], rows, "lll")

@@ -33,7 +33,7 @@ class Catalog : public ::testing::Test {
     }
   }
 
-  // Three pictures of every class in train, one in val.
+  // Three images of every class in train and one in val.
   void write_image_folder(const std::string& name, int64_t classes, int64_t height, int64_t width) {
     for (int64_t c = 0; c < classes; ++c) {
       for (const std::string file : {"train/%/0.jpg", "train/%/1.jpg", "train/%/2.jpg", "val/%/0.jpg"}) {
@@ -69,7 +69,7 @@ void expect_resized_pipeline(const DatasetSplits& spec, int64_t size, int64_t sh
   EXPECT_FALSE(spec.test_transform.flip);
 }
 
-TEST_F(Catalog, FindsTheFolderItselfOrTheOneNamedAfterTheDataSet) {
+TEST_F(Catalog, FindsDataInFolderOrNamedSubfolder) {
   write_fashion_mnist("all/fashion-mnist");
   for (const char* given : {"all", "all/fashion-mnist"}) {
     const auto spec = load("fashion-mnist", given);
@@ -80,13 +80,13 @@ TEST_F(Catalog, FindsTheFolderItselfOrTheOneNamedAfterTheDataSet) {
     EXPECT_EQ(spec.classes.size(), 10U);
     expect_padded_pipeline(spec, {28, 28});
   }
-  // TENSORION_DATA is second to a folder that is given.
+  // An explicit folder takes precedence over TENSORION_DATA.
   ::setenv("TENSORION_DATA", (folder_ / "all").c_str(), 1);
   EXPECT_EQ(load_dataset("fashion-mnist").folder, folder_ / "all/fashion-mnist");
   expect_error<std::runtime_error>([&] { load("fashion-mnist", "empty"); }, "not found");
 }
 
-TEST_F(Catalog, KnowsTheFoldersOfTheOriginalArchives) {
+TEST_F(Catalog, FindsFoldersOfOriginalArchives) {
   std::string records(3073, '\1');
   for (const char* file :
        {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"}) {
@@ -122,7 +122,7 @@ TEST_F(Catalog, TinyImagenetMayHaveFewerClasses) {
   EXPECT_TRUE(spec.train.pixels.defined());
   expect_padded_pipeline(spec, {64, 64});
   write_bytes(folder / "val/images/b.JPEG", jpeg(smooth_picture(3, 32, 32)));
-  expect_error<FileError>([&] { load("tiny-imagenet"); }, "b.JPEG: expected a picture of 64 x 64");
+  expect_error<FileError>([&] { load("tiny-imagenet"); }, "b.JPEG: expected an image of 64 x 64");
 }
 
 TEST_F(Catalog, CifarMayBeAnImageFolder) {
@@ -137,18 +137,18 @@ TEST_F(Catalog, CifarMayBeAnImageFolder) {
   expect_error<FileError>([&] { load("cifar10"); }, ": cifar10 has 10 classes, got 9");
 }
 
-TEST_F(Catalog, ImageFoldersOfSmallPicturesKeepTheirSize) {
+TEST_F(Catalog, SmallImagesKeepTheirSize) {
   write_image_folder("", 2, 20, 64);
   const auto spec = load("imagefolder");
   EXPECT_TRUE(spec.train.pixels.defined());
   expect_padded_pipeline(spec, {20, 64});
   write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
-  expect_error<FileError>([&] { load("imagefolder"); }, "class_1/2.jpg: expected a picture of 20 x 64");
-  // Another size that is asked for makes them all alike.
+  expect_error<FileError>([&] { load("imagefolder"); }, "class_1/2.jpg: expected an image of 20 x 64");
+  // An explicit size resizes all images to that size.
   expect_resized_pipeline(load_dataset("imagefolder", {.folder = folder_.path(), .image_size = 28}), 28, 32);
 }
 
-TEST_F(Catalog, AnySizeCanBeAskedFor) {
+TEST_F(Catalog, ResizesToAnyRequestedSize) {
   write_image_folder("", 10, 32, 32);
   expect_padded_pipeline(load_dataset("imagefolder", {.folder = folder_.path(), .image_size = 32}), {32, 32});
   expect_padded_pipeline(load_dataset("cifar10", {.folder = folder_.path(), .image_size = 32}), {32, 32});
@@ -157,7 +157,7 @@ TEST_F(Catalog, AnySizeCanBeAskedFor) {
   expect_resized_pipeline(larger, 224, 256);
 }
 
-TEST_F(Catalog, ImageFoldersOfLargePicturesAreResized) {
+TEST_F(Catalog, LargeImagesAreResized) {
   write_image_folder("", 2, 50, 65);
   write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
   const auto spec = load("imagefolder");
@@ -168,7 +168,7 @@ TEST_F(Catalog, ImageFoldersOfLargePicturesAreResized) {
   EXPECT_TRUE(on_disk.train.files->front().bytes.empty());
 }
 
-TEST_F(Catalog, LimitsTakeABalancedSeededPart) {
+TEST_F(Catalog, LimitsSelectBalancedSeededSubset) {
   write_fashion_mnist("");
   const auto spec =
       load_dataset("fashion-mnist", {.folder = folder_.path(), .limit_train = 20, .limit_test = 10});
@@ -186,7 +186,7 @@ TEST_F(Catalog, LimitsTakeABalancedSeededPart) {
       "must be at least 1, got 0");
 }
 
-TEST_F(Catalog, WhatIsNotFoundIsExplained) {
+TEST_F(Catalog, ExplainsMissingData) {
   const auto message = [&](const std::string& name, const fs::path& folder) -> std::string {
     try {
       load_dataset(name, {.folder = folder});
@@ -210,7 +210,7 @@ TEST_F(Catalog, WhatIsNotFoundIsExplained) {
                {folder_.path().string() + " (TENSORION_DATA)", "val_annotations.txt"});
 }
 
-TEST_F(Catalog, BadOptionsAreNamed) {
+TEST_F(Catalog, RejectsInvalidOptions) {
   expect_error<c10::ValueError>(
       [] { load_dataset("cifar"); },
       "[tensorion.data] the data set must be one of fashion-mnist, cifar10, cifar100, "
@@ -220,14 +220,14 @@ TEST_F(Catalog, BadOptionsAreNamed) {
   EXPECT_EQ(dataset_names().size(), 6U);
 }
 
-TEST_F(Catalog, FashionMnistOfDebianIsFoundAndWhole) {
+TEST_F(Catalog, FindsCompleteFashionMnistOfDebian) {
   if (!fs::exists("/usr/share/datasets/fashion-mnist"))
     GTEST_SKIP() << "package dataset-fashion-mnist not installed";
   const auto spec = load_dataset("fashion-mnist");
   EXPECT_EQ(spec.train.count(), 60000);
   EXPECT_EQ(spec.test.count(), 10000);
   EXPECT_TRUE(at::equal(at::bincount(spec.train.labels), at::full({10}, 6000, at::kLong)));
-  // The normalization is what these pictures have.
+  // The normalization matches the mean and standard deviation of the images.
   const auto pixels = spec.train.pixels.to(at::kFloat) / 255;
   EXPECT_NEAR(pixels.mean().item<double>(), spec.train_transform.normalization.mean[0], 1e-4);
   EXPECT_NEAR(pixels.std().item<double>(), spec.train_transform.normalization.std[0], 1e-4);

@@ -23,7 +23,7 @@ std::string records(const std::vector<std::vector<int64_t>>& labels, const at::T
   return out;
 }
 
-TEST(Cifar, TenClasses) {
+TEST(Cifar, ReadsCifar10) {
   const TemporaryFolder folder;
   EXPECT_FALSE(has_cifar10(folder.path()));
   const auto pixels = noise({12, 3, 32, 32}, 1);
@@ -53,7 +53,7 @@ TEST(Cifar, TenClasses) {
   expect("data_batch_3.bin: cannot open the file");
 }
 
-TEST(Cifar, HundredClassesAreTheFineOnes) {
+TEST(Cifar, ReadsFineLabelsOfCifar100) {
   const TemporaryFolder folder;
   const auto pixels = noise({3, 3, 32, 32}, 2);
   std::string names;

@@ -20,7 +20,7 @@ using testing::smooth_picture;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
-// 23 pictures of 3 x 6 x 5; picture i has label i.
+// 23 images of shape 3 x 6 x 5; image i has label i.
 Dataset numbered() {
   RawSplit split;
   split.pixels = noise({23, 3, 6, 5}, 1);
@@ -76,7 +76,7 @@ TEST(DataLoader, YieldsEverySampleOnceInOrder) {
   expect_close(at::cat(images), (data.pixels.to(at::kDouble) / 255 - mean) / std, 1e-6);
 }
 
-TEST(DataLoader, LeavesOutAPartialBatchWhenTold) {
+TEST(DataLoader, DropsPartialLastBatchOnRequest) {
   const DataLoader loader(numbered(), kPlain, {.batch_size = 5, .drop_last = true});
   EXPECT_EQ(loader.batches(), 4);
   EXPECT_EQ(loader.samples(), 20);
@@ -84,7 +84,7 @@ TEST(DataLoader, LeavesOutAPartialBatchWhenTold) {
   EXPECT_EQ(DataLoader(numbered(), kPlain, {.batch_size = 23}).batches(), 1);
 }
 
-TEST(DataLoader, ShufflesAnewInEveryEpochFromTheSeed) {
+TEST(DataLoader, ShufflesByEpochAndSeed) {
   const DataLoader loader(numbered(), kPlain, {.batch_size = 4, .shuffle = true, .seed = 3});
   std::set<std::vector<int64_t>> orders;
   for (int64_t epoch = 0; epoch < 4; ++epoch) {
@@ -98,7 +98,7 @@ TEST(DataLoader, ShufflesAnewInEveryEpochFromTheSeed) {
   EXPECT_EQ(orders.size(), 5U);
 }
 
-TEST(DataLoader, EverySampleIsAugmentedByItsOwnStream) {
+TEST(DataLoader, AugmentsEverySampleWithItsOwnStream) {
   const Dataset data = numbered();
   const DataLoader loader(data, kAugment, {.batch_size = 4, .shuffle = true, .seed = 3});
   std::vector<uint8_t> buffer;
@@ -113,10 +113,10 @@ TEST(DataLoader, EverySampleIsAugmentedByItsOwnStream) {
   }
 }
 
-// The numbers of workers and of batches that they may be ahead.
+// The parameters are `workers` and `prefetch`.
 class DataLoaderInBackground : public ::testing::TestWithParam<std::tuple<int64_t, int64_t>> {};
 
-TEST_P(DataLoaderInBackground, BatchesDoNotDependOnThreadsOrQueue) {
+TEST_P(DataLoaderInBackground, BatchesDoNotDependOnWorkersOrPrefetch) {
   DataLoaderOptions options{.batch_size = 3, .shuffle = true, .seed = 9};
   const auto expected = collect(DataLoader(numbered(), kAugment, options).epoch(2));
   std::tie(options.workers, options.prefetch) = GetParam();
@@ -126,7 +126,7 @@ TEST_P(DataLoaderInBackground, BatchesDoNotDependOnThreadsOrQueue) {
 INSTANTIATE_TEST_SUITE_P(All, DataLoaderInBackground,
                          ::testing::Combine(::testing::Values(1, 2, 5), ::testing::Values(1, 2, 20)));
 
-TEST(DataLoader, BatchesDoNotDependOnTheLayout) {
+TEST(DataLoader, BatchesDoNotDependOnMemoryFormat) {
   DataLoaderOptions options{.batch_size = 3, .shuffle = true, .seed = 9};
   const auto expected = collect(DataLoader(numbered(), kAugment, options).epoch(2));
   options.channels_last = true;
@@ -143,7 +143,7 @@ TEST(DataLoader, ResumesAtAnyBatch) {
   }
 }
 
-TEST(DataLoader, LeavesTorchsGeneratorAlone) {
+TEST(DataLoader, DoesNotUseTorchsGenerator) {
   at::manual_seed(5);
   const auto expected = at::rand({4});
   at::manual_seed(5);
@@ -151,7 +151,7 @@ TEST(DataLoader, LeavesTorchsGeneratorAlone) {
   EXPECT_TRUE(at::equal(at::rand({4}), expected));
 }
 
-// Six JPEG files that are read when their batch is made.
+// Six JPEG files that are read when their batch is prepared.
 class DataLoaderOnDisk : public ::testing::Test {
  protected:
   DataLoaderOnDisk() {
@@ -171,22 +171,22 @@ class DataLoaderOnDisk : public ::testing::Test {
 
 class DataLoaderWithWorkers : public DataLoaderOnDisk, public ::testing::WithParamInterface<int64_t> {};
 
-TEST_P(DataLoaderWithWorkers, ErrorsReachTheConsumerInTheirTurn) {
-  write_bytes(split_.files[3], "not a picture");
+TEST_P(DataLoaderWithWorkers, RethrowsErrorsInOrder) {
+  write_bytes(split_.files[3], "not an image");
   const DataLoader loader(data_, transform_, {.batch_size = 1, .workers = GetParam()});
   auto epoch = loader.epoch(0);
   for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(epoch.next()->labels.item<int64_t>(), i);
-  expect_error<FileError>([&] { epoch.next(); }, split_.files[3].string() + ": not a valid JPEG picture");
+  expect_error<FileError>([&] { epoch.next(); }, split_.files[3].string() + ": not a valid JPEG image");
   EXPECT_EQ(epoch.next()->labels.item<int64_t>(), 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(OneOrSeveral, DataLoaderWithWorkers, ::testing::Values(1, 3));
 
-TEST_F(DataLoaderOnDisk, WorkersStayWithinTheQueue) {
+TEST_F(DataLoaderOnDisk, WorkersDoNotExceedPrefetch) {
   const DataLoader loader(data_, transform_, {.batch_size = 1, .workers = 2, .prefetch = 2});
   auto epoch = loader.epoch(0);
   EXPECT_TRUE(epoch.next());
-  // Batches 1 and 2 may be made by now, 3 and later not.
+  // Batches 1 and 2 may be prepared by now, but not batch 3 or later ones.
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   for (int64_t i = 3; i < 6; ++i) fs::remove(split_.files[i]);
   fs::remove(split_.files[0]);
@@ -199,8 +199,8 @@ int64_t count_threads() {
   return std::distance(fs::directory_iterator("/proc/self/task"), fs::directory_iterator());
 }
 
-// A thread leaves /proc shortly after it was joined.
-bool threads_come_down_to(int64_t count) {
+// Waits, because a joined thread disappears from /proc with a delay.
+bool thread_count_drops_to(int64_t count) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (count_threads() > count) {
     if (std::chrono::steady_clock::now() > end) return false;
@@ -209,7 +209,7 @@ bool threads_come_down_to(int64_t count) {
   return true;
 }
 
-TEST_F(DataLoaderOnDisk, AnEpochThatIsAbandonedEndsItsThreads) {
+TEST_F(DataLoaderOnDisk, AbandonedEpochEndsItsThreads) {
   const int64_t before = count_threads();
   const DataLoader loader(data_, transform_, {.batch_size = 2, .workers = 3, .prefetch = 1});
   const auto all = collect(loader.epoch(0));
@@ -224,11 +224,11 @@ TEST_F(DataLoaderOnDisk, AnEpochThatIsAbandonedEndsItsThreads) {
       const auto moved = std::move(epoch);
     }
     expect_same(batches, {all.begin(), all.begin() + taken});
-    ASSERT_TRUE(threads_come_down_to(before)) << round;
+    ASSERT_TRUE(thread_count_drops_to(before)) << round;
   }
 }
 
-TEST(DataLoader, BadOptionsAreNamed) {
+TEST(DataLoader, RejectsInvalidOptions) {
   const Dataset data = numbered();
   const auto expect = [&](DataLoaderOptions options, const std::string& part) {
     expect_error<c10::ValueError>([&] { DataLoader(data, kPlain, options); }, "[tensorion.data] " + part);

@@ -47,7 +47,7 @@ class Pictures : public ::testing::Test {
   RawSplit split_;
 };
 
-TEST_F(Pictures, AreKeptDecodedOrEncodedOrOnDiskByWhatFits) {
+TEST_F(Pictures, AreKeptDecodedEncodedOrOnDiskByMemoryLimit) {
   const int64_t decoded_bytes = 7 * 3 * 16 * 24;
   int64_t encoded_bytes = 0;
   for (const auto& file : split_.files) encoded_bytes += static_cast<int64_t>(fs::file_size(file));
@@ -68,7 +68,7 @@ TEST_F(Pictures, AreKeptDecodedOrEncodedOrOnDiskByWhatFits) {
   expect_pictures(on_disk);
 }
 
-TEST_F(Pictures, AreTheSameOnAnyNumberOfThreads) {
+TEST_F(Pictures, DoNotDependOnNumberOfThreads) {
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   const auto one = make_dataset(split_, ImageSize{16, 24}, kPlenty).pixels;
@@ -78,7 +78,7 @@ TEST_F(Pictures, AreTheSameOnAnyNumberOfThreads) {
   EXPECT_TRUE(at::equal(one, four));
 }
 
-TEST_F(Pictures, OfDifferentSizesAreGivenAsTheyAre) {
+TEST_F(Pictures, KeepTheirDifferentSizes) {
   write_bytes(split_.files[4], jpeg(smooth_picture(1, 30, 9)));
   std::vector<uint8_t> buffer;
   for (const int64_t limit : {int64_t{0}, kPlenty}) {
@@ -89,15 +89,14 @@ TEST_F(Pictures, OfDifferentSizesAreGivenAsTheyAre) {
   }
 }
 
-TEST_F(Pictures, ThatAreWrongAreNamed) {
+TEST_F(Pictures, AreRejectedIfInvalid) {
   const std::string name = split_.files[4].string();
   std::vector<uint8_t> buffer;
   const std::string good = read_file(split_.files[4]);
   write_bytes(split_.files[4], jpeg(smooth_picture(3, 24, 16)));
-  const std::string wrong_size =
-      name + ": expected a picture of 16 x 24 pixels (height x width), got 24 x 16";
+  const std::string wrong_size = name + ": expected an image of 16 x 24 pixels (height x width), got 24 x 16";
   expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, kPlenty); }, wrong_size);
-  // Room for the files, not for the pixels: seen at loading all the same.
+  // The limit allows the files but not the pixels; loading still detects the wrong size.
   const int64_t tight = 7 * 3 * 16 * 24 - 1;
   expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, tight); }, wrong_size);
   expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, 0).image(4, buffer); }, wrong_size);
@@ -115,7 +114,7 @@ TEST_F(Pictures, ThatAreWrongAreNamed) {
   expect_error<FileError>([&] { make_dataset(split_, ImageSize{16, 24}, kPlenty); }, name + ": cannot open");
 }
 
-TEST(Dataset, DecodedPicturesAreViews) {
+TEST(Dataset, DecodedImagesAreViews) {
   RawSplit split;
   split.pixels = noise({3, 1, 4, 5}, 1);
   split.labels = {1, 0, 2};

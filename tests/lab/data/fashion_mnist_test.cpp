@@ -37,9 +37,9 @@ class FashionMnist : public ::testing::Test {
   at::Tensor test_ = noise({2, 28, 28}, 2);
 };
 
-TEST_F(FashionMnist, IsRead) {
+TEST_F(FashionMnist, ReadsImagesAndLabels) {
   EXPECT_TRUE(has_fashion_mnist(folder_.path()));
-  // One file plain, the others gzip'd.
+  // One file is plain; the others are compressed with gzip.
   fs::remove(folder_ / "t10k-images-idx3-ubyte.gz");
   write_bytes(folder_ / "t10k-images-idx3-ubyte", idx(test_));
   const RawSplits splits = read_fashion_mnist(folder_.path());
@@ -51,18 +51,18 @@ TEST_F(FashionMnist, IsRead) {
   EXPECT_EQ(splits.classes[9], "Ankle boot");
 }
 
-TEST_F(FashionMnist, BadFilesAreNamed) {
+TEST_F(FashionMnist, RejectsInvalidFiles) {
   EXPECT_FALSE(has_fashion_mnist(folder_ / "elsewhere"));
   write("train-labels-idx1-ubyte", label_bytes({3, 9, 10, 1}));
   expect("train-labels-idx1-ubyte.gz: label 2 must be in [0, 10), got 10");
   write("train-labels-idx1-ubyte", label_bytes({3, 9, 0}));
   expect(
-      "train-labels-idx1-ubyte.gz: expected a label for each of the 4 pictures of "
+      "train-labels-idx1-ubyte.gz: expected a label for each of the 4 images in "
       "train-images-idx3-ubyte.gz, got 3");
   write("train-images-idx3-ubyte", noise({3, 28, 27}, 3));
-  expect("train-images-idx3-ubyte.gz: expected pictures of 28 x 28 pixels, got 3 of 28 x 27");
+  expect("train-images-idx3-ubyte.gz: expected images of 28 x 28 pixels, got 3 of 28 x 27");
   write("train-images-idx3-ubyte", noise({0, 28, 28}, 3));
-  expect("train-images-idx3-ubyte.gz: expected pictures of 28 x 28 pixels, got 0");
+  expect("train-images-idx3-ubyte.gz: expected images of 28 x 28 pixels, got 0");
   fs::remove(folder_ / "train-images-idx3-ubyte.gz");
   expect("train-images-idx3-ubyte.gz: cannot open the file");
 }

@@ -25,7 +25,7 @@ TEST(Idx, ReadsPlainAndGzip) {
   }
 }
 
-TEST(Idx, BadFilesAreNamed) {
+TEST(Idx, RejectsInvalidFiles) {
   const TemporaryFolder folder;
   const fs::path path = folder / "file";
   const std::string good = idx(noise({3, 5, 7}, 2));
@@ -33,12 +33,13 @@ TEST(Idx, BadFilesAreNamed) {
     write_bytes(path, bytes);
     expect_error<FileError>([&] { read_idx(path, 3); }, "[tensorion.data] " + path.string() + ": " + part);
   };
-  expect("", "not an IDX file of bytes with 3 modes: expected it to start with 0 0 8 3");
+  expect("", "expected an IDX file of bytes with 3 dimensions, which starts with 0 0 8 3");
   expect("hello, world, this is not it", "not an IDX file");
-  expect(idx(noise({4}, 3)), "not an IDX file of bytes with 3 modes");
-  expect(good.substr(0, 15), "truncated in the header");
-  expect(good.substr(0, good.size() - 1), "truncated: the header promises 105 bytes, got 104");
-  expect(good + "x", "longer than the 105 bytes its header promises");
+  expect(idx(noise({4}, 3)), "expected an IDX file of bytes with 3 dimensions");
+  expect(good.substr(0, 15), "the file ends within its header");
+  expect(good.substr(0, good.size() - 1),
+         "the file is truncated: expected 105 bytes after the header, got 104");
+  expect(good + "x", "expected 105 bytes after the header, got more");
 
   const std::string zipped = gzip(good);
   expect(zipped.substr(0, zipped.size() / 2), "");
@@ -47,14 +48,15 @@ TEST(Idx, BadFilesAreNamed) {
   corrupt[zipped.size() - 6] ^= 1;  // the checksum
   expect(corrupt, "cannot read the file: ");
 
-  // Sizes of four thousand million: an error, not an allocation.
+  // Sizes of 2^32 - 1 must cause an error, not an allocation.
   const std::string magic("\0\0\x08\x03", 4);
   const std::string zero(4, '\0'), large(4, '\xff');
   expect(magic + large + std::string("\0\0\1\0\0\0\1\0", 8) + "abc",
-         "truncated: the header promises 281474976645120 bytes, got 3");
-  expect(magic + large + large + large + "abc", "the header promises more bytes than any file has");
-  // Beside a zero, torch's strides overflowed, and its error named no file.
-  expect(magic + zero + large + large, "the header promises more bytes than any file has");
+         "the file is truncated: expected 281474976645120 bytes after the header, got 3");
+  expect(magic + large + large + large + "abc", "the sizes in the header are too large");
+  // Regression test: if another size was zero, torch's strides overflowed, and its error did not contain the
+  // path.
+  expect(magic + zero + large + large, "the sizes in the header are too large");
   expect_error<FileError>([&] { read_idx(folder / "missing", 1); },
                           "missing: cannot open the file: No such file");
 }

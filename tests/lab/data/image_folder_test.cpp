@@ -11,7 +11,7 @@ using testing::expect_error;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
-TEST(ImageFolder, IsListedInSortedOrder) {
+TEST(ImageFolder, ListsImagesInSortedOrder) {
   const TemporaryFolder folder;
   EXPECT_FALSE(has_image_folder(folder.path()));
   for (const char* file :
@@ -29,35 +29,35 @@ TEST(ImageFolder, IsListedInSortedOrder) {
   EXPECT_EQ(splits.test.files, (std::vector<fs::path>{folder / "test/cat/x.jpg", folder / "test/dog/y.jpg"}));
   EXPECT_EQ(splits.test.labels, (std::vector<int64_t>{0, 1}));
 
-  // val is taken where there are both.
+  // If there are both, val is used.
   write_bytes(folder / "val/cat/v.jpg", "");
   write_bytes(folder / "val/dog/w.jpg", "");
   EXPECT_EQ(read_image_folder(folder.path()).test.files,
             (std::vector<fs::path>{folder / "val/cat/v.jpg", folder / "val/dog/w.jpg"}));
 }
 
-TEST(ImageFolder, WrongLayoutsAreNamed) {
+TEST(ImageFolder, RejectsInvalidLayouts) {
   const TemporaryFolder folder;
   const auto expect = [&](const std::string& part) {
     expect_error<FileError>([&] { read_image_folder(folder.path()); }, part);
   };
   fs::create_directories(folder / "train");
-  expect(folder.path().string() + ": expected a subfolder val or test beside train");
+  expect(folder.path().string() + ": expected a subfolder val or test next to train");
   fs::create_directories(folder / "val");
   expect("train: expected a subfolder for each class, got none");
   write_bytes(folder / "train/cat/a.jpg", "");
   expect("val: expected a subfolder for each class, got none");
   write_bytes(folder / "val/dog/a.jpg", "");
-  expect("val: class cat of train is missing here");
+  expect("val: expected a subfolder for class cat, as in train");
   write_bytes(folder / "val/cat/a.jpg", "");
-  expect("val: class dog is not in train");
+  expect("val: class dog has no subfolder in train");
   fs::create_directories(folder / "train/dog");
-  expect("train/dog: expected the pictures of a class, got an empty folder");
+  expect("train/dog: expected the images of a class, got an empty folder");
   write_bytes(folder / "train/dog/a.gif", "");
-  expect("train/dog: expected only pictures (.jpg, .jpeg, .png), got a.gif");
+  expect("train/dog: expected only images (.jpg, .jpeg, .png), got a.gif");
   fs::remove(folder / "train/dog/a.gif");
   fs::create_directories(folder / "train/dog/images.jpg");
-  expect("train/dog: expected only pictures (.jpg, .jpeg, .png), got images.jpg");
+  expect("train/dog: expected only images (.jpg, .jpeg, .png), got images.jpg");
 }
 
 }  // namespace

@@ -14,14 +14,14 @@ using tensorion::testing::expect_error;
 
 constexpr int64_t kWidth = 9, kHeight = 8;
 
-// The pictures of tests/fuzz/make_corpus.py.
+// The images that tests/fuzz/make_corpus.py creates.
 std::string bytes_of(const std::string& name) { return read_file(TENSORION_CORPUS_DIR "/png/" + name); }
 
 uint8_t value_of(int64_t row, int64_t col, int64_t channel) {
   return static_cast<uint8_t>((row * 9 + col * (5 + channel)) % 256);
 }
 
-// A value of the picture by the place of its pixel and the channel of RGB.
+// The value of the image at a pixel and a channel of RGB.
 using Value = uint8_t (*)(int64_t row, int64_t col, int64_t channel);
 
 struct Case {
@@ -31,7 +31,7 @@ struct Case {
 
 class Png : public ::testing::TestWithParam<Case> {};
 
-TEST_P(Png, BecomesRgb) {
+TEST_P(Png, DecodesToRgb) {
   const auto bytes = bytes_of(GetParam().name);
   PngDecoder decoder(bytes, "x.png");
   ASSERT_EQ(decoder.size().height, kHeight);
@@ -63,7 +63,7 @@ INSTANTIATE_TEST_SUITE_P(All, Png,
 
 class DamagedPng : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(DamagedPng, IsNamed) {
+TEST_P(DamagedPng, IsRejected) {
   const auto bytes = bytes_of(GetParam());
   expect_error<FileError>(
       [&] {
@@ -72,7 +72,7 @@ TEST_P(DamagedPng, IsNamed) {
         ASSERT_EQ(decoder.size().height, kHeight);
         decoder.decode(pixels.data());
       },
-      "some/x.png: not a readable PNG picture: ");
+      "some/x.png: not a valid PNG image: ");
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DamagedPng, ::testing::Values("truncated", "huge", "wrong_checksum"),

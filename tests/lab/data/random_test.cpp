@@ -12,8 +12,8 @@ namespace {
 
 using Purpose = Random::Purpose;
 
-TEST(Random, IsSplitMix64) {
-  // The reference implementation's first numbers from the state 1234567.
+TEST(Random, MatchesSplitMix64) {
+  // The first numbers of the reference implementation with the state 1234567.
   Random random(1234567);
   for (const uint64_t expected : {6457827717110365317U, 3203168211198807973U, 9817491932198370423U,
                                   4593380528125082431U, 16408922859458223821U}) {
@@ -21,7 +21,7 @@ TEST(Random, IsSplitMix64) {
   }
 }
 
-TEST(Random, StreamsArePureAndDistinct) {
+TEST(Random, StreamsAreReproducibleAndDistinct) {
   std::set<uint64_t> first;
   int64_t made = 0;
   for (const uint64_t seed : {0, 1, 2}) {
@@ -39,7 +39,7 @@ TEST(Random, StreamsArePureAndDistinct) {
 }
 
 // The first numbers of the streams of consecutive samples must look random.
-TEST(Random, IsUniformOverStreams) {
+TEST(Random, IsUniformAcrossStreams) {
   constexpr int64_t kCount = 90000, kBins = 9;
   std::vector<int64_t> bins(kBins);
   int64_t heads = 0;
@@ -54,13 +54,13 @@ TEST(Random, IsUniformOverStreams) {
     ASSERT_TRUE(value >= -1 && value < 3);
     sum += value;
   }
-  // Five standard deviations.
+  // The tolerance is five standard deviations.
   EXPECT_NEAR(static_cast<double>(heads), kCount / 2.0, 5 * std::sqrt(kCount / 4.0));
   for (const int64_t count : bins) EXPECT_NEAR(static_cast<double>(count), 10000, 5 * std::sqrt(10000));
   EXPECT_NEAR(sum / kCount, 1, 5 * 4 / std::sqrt(12.0 * kCount));
 }
 
-TEST(Random, PermutationsHaveEveryIndexOnceAnywhere) {
+TEST(Random, PermutationsAreUniform) {
   for (const int64_t count : {0, 1, 2, 1000}) {
     auto order = random_permutation(count, Random(1, Purpose::kShuffle, 2));
     EXPECT_EQ(order, random_permutation(count, Random(1, Purpose::kShuffle, 2)));

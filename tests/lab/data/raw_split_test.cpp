@@ -20,8 +20,8 @@ std::map<int64_t, int64_t> count_classes(const std::vector<int64_t>& labels,
   return counts;
 }
 
-TEST(RawSplit, SubsetsAreBalancedWhileClassesLast) {
-  std::vector<int64_t> labels;  // 40 of class 0, 30 of 1, 3 of 2
+TEST(RawSplit, SubsetsAreBalancedUntilClassesAreExhausted) {
+  std::vector<int64_t> labels;  // 40 samples of class 0, 30 of class 1, 3 of class 2
   for (int64_t i = 0; i < 73; ++i) labels.push_back(i % 2 == 0 && i < 60 ? 1 : i >= 70 ? 2 : 0);
   using Counts = std::map<int64_t, int64_t>;
   EXPECT_EQ(count_classes(labels, balanced_subset(labels, 6, 1)), (Counts{{0, 2}, {1, 2}, {2, 2}}));
@@ -43,16 +43,16 @@ TEST(RawSplit, SubsetsAreSortedDistinctAndSeeded) {
   EXPECT_EQ(std::set<int64_t>(chosen.begin(), chosen.end()).size(), 100U);
   EXPECT_EQ(chosen, balanced_subset(labels, 100, 5));
   EXPECT_NE(chosen, balanced_subset(labels, 100, 6));
-  // From all over the data: the mean of 100 of 0 ... 999 has a standard deviation of 29.
+  // The subset covers the whole range: the mean of 100 samples of 0 ... 999 has a standard deviation of 29.
   double sum = 0;
   for (const int64_t i : chosen) sum += static_cast<double>(i);
   EXPECT_NEAR(sum / 100, 499.5, 5 * 29);
   expect_error<c10::ValueError>(
       [&] { balanced_subset(labels, 0, 5); },
-      "[tensorion.data] a limit on the number of samples must be at least 1, got 0");
+      "[tensorion.data] the limit on the number of samples must be at least 1, got 0");
 }
 
-TEST(RawSplit, SelectTakesPixelsOrFilesWithTheirLabels) {
+TEST(RawSplit, SelectReturnsPixelsOrFilesWithLabels) {
   RawSplit decoded;
   decoded.pixels = noise({4, 1, 2, 2}, 1);
   decoded.labels = {5, 6, 7, 8};

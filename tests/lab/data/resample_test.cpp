@@ -17,7 +17,7 @@ at::Tensor resample(const at::Tensor& picture, const Box& crop, ImageSize resize
   return out;
 }
 
-// torch's own, of the crop, in double precision.
+// Torch's bilinear interpolation of the crop with antialiasing, in float64.
 at::Tensor reference(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window) {
   const auto part = picture.narrow(1, crop.top, crop.size.height).narrow(2, crop.left, crop.size.width);
   const auto whole = at::_upsample_bilinear2d_aa(part.to(at::kDouble).unsqueeze(0).contiguous(),
@@ -25,7 +25,7 @@ at::Tensor reference(const at::Tensor& picture, const Box& crop, ImageSize resiz
   return whole.narrow(1, window.top, window.size.height).narrow(2, window.left, window.size.width);
 }
 
-TEST(Resample, IsTorchsAntialiasedBilinear) {
+TEST(Resample, MatchesTorchsAntialiasedBilinear) {
   struct Case {
     ImageSize picture;
     Box crop;
@@ -33,25 +33,25 @@ TEST(Resample, IsTorchsAntialiasedBilinear) {
     Box window;
   };
   const std::vector<Case> cases{
-      {{30, 40}, {0, 0, {30, 40}}, {30, 40}, {0, 0, {30, 40}}},   // as it is
-      {{30, 40}, {0, 0, {30, 40}}, {12, 9}, {0, 0, {12, 9}}},     // smaller
-      {{30, 40}, {0, 0, {30, 40}}, {64, 77}, {0, 0, {64, 77}}},   // larger
+      {{30, 40}, {0, 0, {30, 40}}, {30, 40}, {0, 0, {30, 40}}},   // unchanged
+      {{30, 40}, {0, 0, {30, 40}}, {12, 9}, {0, 0, {12, 9}}},     // downsampling
+      {{30, 40}, {0, 0, {30, 40}}, {64, 77}, {0, 0, {64, 77}}},   // upsampling
       {{30, 40}, {0, 0, {30, 40}}, {64, 7}, {0, 0, {64, 7}}},     // both
-      {{30, 40}, {5, 11, {20, 13}}, {16, 16}, {0, 0, {16, 16}}},  // of a part
-      {{30, 40}, {0, 0, {30, 40}}, {24, 32}, {4, 8, {16, 16}}},   // the middle
+      {{30, 40}, {5, 11, {20, 13}}, {16, 16}, {0, 0, {16, 16}}},  // a crop
+      {{30, 40}, {0, 0, {30, 40}}, {24, 32}, {4, 8, {16, 16}}},   // a window in the middle
       {{30, 40}, {7, 9, {1, 1}}, {5, 5}, {0, 0, {5, 5}}},         // one pixel
       {{97, 300}, {2, 40, {90, 211}}, {1, 1}, {0, 0, {1, 1}}},    // to one pixel
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     const auto& [size, crop, resized, window] = cases[i];
     const auto picture = noise({3, size.height, size.width}, i);
-    // Sums of a few float32 terms of up to 255.
+    // The tolerance is for sums of a few float32 terms of at most 255.
     expect_close(resample(picture, crop, resized, window), reference(picture, crop, resized, window), 1e-6,
                  "case " + std::to_string(i));
   }
 }
 
-TEST(Resample, KeepsAConstant) {
+TEST(Resample, PreservesConstantImages) {
   const auto picture = at::full({1, 50, 70}, 200, at::kByte);
   const auto out = resample(picture, {3, 1, {41, 66}}, {17, 90}, {0, 0, {17, 90}});
   expect_close(out, at::full({1, 17, 90}, 200.0), 1e-6);

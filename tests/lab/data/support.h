@@ -1,4 +1,4 @@
-// Small data sets, written by the tests themselves.
+// Small data sets that the tests write to disk.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 #include <vector>
-// Needs size_t and FILE declared before it.
+// The headers of libjpeg require that size_t and FILE are already declared.
 #include <jpeglib.h>
 
 #include "lab/io/file.h"
@@ -44,7 +44,7 @@ inline at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
   return at::randint(0, 256, shape, generator(seed), at::TensorOptions().dtype(at::kByte));
 }
 
-// C x H x W bytes that change slowly, so that JPEG keeps them almost as they are.
+// Smooth C x H x W bytes, which JPEG reproduces almost exactly.
 inline at::Tensor smooth_picture(int64_t channels, int64_t height, int64_t width, double phase = 0) {
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const auto c = at::arange(channels, options).view({-1, 1, 1});
@@ -53,14 +53,14 @@ inline at::Tensor smooth_picture(int64_t channels, int64_t height, int64_t width
   return (128 + 100 * at::sin(phase + 2 * c + y) * at::cos(x + c)).to(at::kByte);
 }
 
-// The tensor's bytes in order.
+// The bytes of the tensor in row-major order.
 inline std::string bytes_of(const at::Tensor& x) {
   const auto flat = x.contiguous();
   return {reinterpret_cast<const char*>(flat.const_data_ptr<uint8_t>()), static_cast<size_t>(flat.numel())};
 }
 
-// C x H x W bytes as JPEG of best quality: grayscale (C = 1), RGB (3) or CMYK (4); progressive where scans
-// are given.
+// Encodes C x H x W bytes as JPEG with the best quality: grayscale (C = 1), RGB (3) or CMYK (4). The file is
+// progressive if scans are given.
 inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true,
                         const std::vector<jpeg_scan_info>& scans = {}) {
   const auto channels = static_cast<int>(picture.size(0));
@@ -96,7 +96,7 @@ inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true,
   return out;
 }
 
-// A tensor of bytes as an IDX file.
+// Encodes a tensor of bytes as an IDX file.
 inline std::string idx(const at::Tensor& x) {
   std::string out{'\0', '\0', '\x08', static_cast<char>(x.dim())};
   for (const int64_t size : x.sizes()) {

@@ -32,7 +32,7 @@ at::Tensor normalize(const at::Tensor& pixels, const Normalization& normalizatio
   return (pixels.to(at::kDouble) / 255 - mean) / std;
 }
 
-// Every padded crop and its mirror image, by slicing.
+// The reference: every padded crop and its mirror image, computed by slicing.
 std::vector<at::Tensor> all_padded_crops(const at::Tensor& picture, int64_t padding) {
   std::vector<at::Tensor> all;
   const auto padded = at::constant_pad_nd(picture, {padding, padding, padding, padding}, 0);
@@ -46,7 +46,7 @@ std::vector<at::Tensor> all_padded_crops(const at::Tensor& picture, int64_t padd
   return all;
 }
 
-TEST(Transform, WithoutAugmentationOnlyNormalizes) {
+TEST(Transform, NormalizesOnlyWithoutAugmentation) {
   for (const bool channels_last : {false, true}) {
     const auto colour = noise({3, 9, 13}, 1);
     expect_close(run({{9, 13}, PaddedCrop{0}, false, kThree}, colour, stream(0), channels_last),
@@ -58,7 +58,7 @@ TEST(Transform, WithoutAugmentationOnlyNormalizes) {
   }
 }
 
-TEST(Transform, PaddedCropsAreThoseOfThePlainReferenceAllEquallyOften) {
+TEST(Transform, PaddedCropsMatchReferenceAndAreUniform) {
   const auto picture = noise({3, 7, 10}, 3);
   const int64_t padding = 2;
   const auto expected = all_padded_crops(picture, padding);
@@ -80,7 +80,7 @@ TEST(Transform, PaddedCropsAreThoseOfThePlainReferenceAllEquallyOften) {
     EXPECT_NEAR(static_cast<double>(count), mean, 5 * std::sqrt(mean)) << which;
 }
 
-TEST(Transform, PaddingMayExceedThePicture) {
+TEST(Transform, PaddingMayExceedTheImage) {
   const auto picture = noise({3, 2, 3}, 4);
   const auto expected = all_padded_crops(picture, 4);
   const Transform transform{{2, 3}, PaddedCrop{4}, true, kThree};
@@ -92,7 +92,7 @@ TEST(Transform, PaddingMayExceedThePicture) {
   }
 }
 
-TEST(Transform, LayoutsHoldTheSameValuesBitwise) {
+TEST(Transform, MemoryFormatsHaveTheSameValuesBitwise) {
   const auto picture = noise({3, 20, 31}, 5);
   for (const Transform& transform : {Transform{{20, 31}, PaddedCrop{4}, true, kThree},
                                      Transform{{16, 12}, RandomResizedCrop{}, true, kThree},
@@ -104,7 +104,7 @@ TEST(Transform, LayoutsHoldTheSameValuesBitwise) {
   }
 }
 
-TEST(Transform, RandomResizedBoxesKeepTheirBounds) {
+TEST(Transform, RandomResizedCropsSatisfyTheirBounds) {
   const RandomResizedCrop crop;
   const ImageSize size{300, 400};
   double area_sum = 0;
@@ -125,8 +125,8 @@ TEST(Transform, RandomResizedBoxesKeepTheirBounds) {
     tops.insert(box.top);
     lefts.insert(box.left);
   }
-  // A box of share a fits for -log(a) / (2 log(4/3)) of the ratios (all of them if a <= 9/16); those
-  // that do not fit are drawn again.
+  // A box with area fraction a fits for a fraction -log(a) / (2 log(4/3)) of the aspect ratios, or for all if
+  // a <= 9/16. Boxes that do not fit are drawn again.
   double weighted = 0, weights = 0;
   for (double a = 0.08; a < 1; a += 1e-4) {
     const double weight = std::min(1.0, -std::log(a) / (2 * std::log(4.0 / 3)));
@@ -138,7 +138,7 @@ TEST(Transform, RandomResizedBoxesKeepTheirBounds) {
   EXPECT_GT(lefts.size(), 100U);
 }
 
-TEST(Transform, RandomResizedBoxesOfThinPicturesAreTheirMiddle) {
+TEST(Transform, RandomResizedCropsOfThinImagesAreCentered) {
   Random random = stream(0);
   const Box wide = random_resized_box({}, {3, 1000}, random);
   EXPECT_EQ(wide.size, (ImageSize{3, 4}));
@@ -150,7 +150,7 @@ TEST(Transform, RandomResizedBoxesOfThinPicturesAreTheirMiddle) {
   EXPECT_EQ(pixel.size, (ImageSize{1, 1}));
 }
 
-TEST(Transform, ResizedCropsAreTorchsResizeOfTheBox) {
+TEST(Transform, ResizedCropsMatchTorch) {
   const auto picture = noise({3, 50, 37}, 6);
   const Transform transform{{24, 20}, RandomResizedCrop{}, false, kThree};
   Transform flipping = transform;
@@ -175,11 +175,11 @@ TEST(Transform, ResizedCropsAreTorchsResizeOfTheBox) {
   EXPECT_TRUE(flips > 5 && flips < 35);
 }
 
-TEST(Transform, CenterCropIsTheMiddleOfTorchsResize) {
+TEST(Transform, CenterCropMatchesTorch) {
   struct Case {
     int64_t height, width, resized_height, resized_width;
   };
-  // The longer side is cut down to a whole pixel, as in torchvision.
+  // The longer side is rounded down to an integer, as in torchvision.
   for (const auto& [height, width, resized_height, resized_width] :
        {Case{50, 37, 43, 32}, Case{37, 50, 32, 43}, Case{64, 64, 32, 32}, Case{8, 9, 32, 36}}) {
     const auto picture = noise({3, height, width}, 7);
@@ -192,7 +192,7 @@ TEST(Transform, CenterCropIsTheMiddleOfTorchsResize) {
   }
 }
 
-TEST(Transform, BadInputIsNamed) {
+TEST(Transform, RejectsInvalidInput) {
   const auto picture = noise({3, 8, 8}, 8);
   expect_error<c10::ValueError>([&] { run({{8, 9}, PaddedCrop{4}, false, kThree}, picture, stream(0)); },
                                 "[tensorion.data] a padded crop keeps the size, expected 8 x 9, got 8 x 8");

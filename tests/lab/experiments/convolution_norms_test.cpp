@@ -11,7 +11,7 @@ namespace {
 
 using tensorion::testing::gaussian;
 
-// The elements up to which the relaxed norm is certified: none, and all that there are here.
+// The parameter is the largest number of elements for which the relaxed norm is certified: none, or all here.
 class KernelNorms : public ::testing::TestWithParam<int64_t> {
  protected:
   std::vector<ConvolutionNorms> norms_of(const std::map<std::string, at::Tensor>& kernels) const {
@@ -22,7 +22,7 @@ class KernelNorms : public ::testing::TestWithParam<int64_t> {
   }
 };
 
-TEST_P(KernelNorms, ObeyTheirInequalities) {
+TEST_P(KernelNorms, SatisfyTheirInequalities) {
   const std::map<std::string, at::Tensor> kernels{{"a", gaussian({5, 4, 3, 3}, 1)},
                                                   {"b", gaussian({4, 6, 1, 3}, 2)},
                                                   {"bias", gaussian({5}, 3)},
@@ -45,9 +45,9 @@ TEST_P(KernelNorms, ObeyTheirInequalities) {
   }
 }
 
-// The example of docs/math.md, a tap that is the identity and one that is a rotation: the upper bound needs
-// the relaxed norm, which attains it. With the real spectral norm it would be sqrt(2), and ||T_K||_2 is 2.
-TEST_P(KernelNorms, AreBoundedByTheRelaxedNormNotByTheRealOne) {
+// The example in docs/math.md: a kernel of two taps, the identity and a rotation. ||T_K||_2 is 2. The bound
+// by the relaxed norm is attained, whereas a bound by the real spectral norm would be sqrt(2).
+TEST_P(KernelNorms, AreBoundedByRelaxedNormNotByRealNorm) {
   const auto kernel = at::tensor({1., 0., 0., -1., 0., 1., 1., 0.}).reshape({2, 2, 1, 2});
   const auto all = norms_of({{"rotation", kernel}});
   ASSERT_EQ(all.size(), 1U);

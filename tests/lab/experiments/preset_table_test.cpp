@@ -5,7 +5,7 @@
 namespace tensorion::lab {
 namespace {
 
-// The paper's own run of the preset cifar10.
+// A run with the settings of the paper, as in the preset cifar10.
 RunConfig paper_config() {
   RunConfig config;
   config.dataset = "cifar10";
@@ -25,14 +25,15 @@ std::string text(const RunConfig& config) {
   return out;
 }
 
-TEST(PresetTable, HasThePapersNumbersBesideItsOwnRuns) {
+TEST(PresetTable, ShowsPaperResultsForMatchingRuns) {
   EXPECT_NE(text(paper_config()).find("94.10 +- 0.13"), std::string::npos);
   EXPECT_NE(text(paper_config()).find("0.250 +- 0.020"), std::string::npos);
   EXPECT_TRUE(text(paper_config()).starts_with("CIFAR-10, ResNet-18, 200 epochs | sgd"));
 }
 
-// They had stood beside --dataset fashion-mnist --model resnet34 under the title "CIFAR-10, ResNet-18".
-TEST(PresetTable, HasThemBesideNoOthers) {
+// Regression test: the results of the paper for "CIFAR-10, ResNet-18" were shown for --dataset fashion-mnist
+// --model resnet34.
+TEST(PresetTable, OmitsPaperResultsForOtherRuns) {
   for (int which = 0; which < 5; ++which) {
     SCOPED_TRACE(which);
     auto config = paper_config();

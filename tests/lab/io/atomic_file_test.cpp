@@ -18,7 +18,7 @@ size_t files_in(const testing::TemporaryFolder& folder) {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
 }
 
-TEST(AtomicFile, ReplacesTheFileOnCommitOnly) {
+TEST(AtomicFile, ReplacesTheFileOnlyOnCommit) {
   const testing::TemporaryFolder folder;
   const auto path = folder.file("x");
   write_bytes(path, "old");
@@ -34,7 +34,7 @@ TEST(AtomicFile, ReplacesTheFileOnCommitOnly) {
   EXPECT_EQ(files_in(folder), 1U);
 }
 
-TEST(AtomicFile, LeavesTheOldFileWithoutCommit) {
+TEST(AtomicFile, KeepsTheOldFileWithoutCommit) {
   const testing::TemporaryFolder folder;
   const auto path = folder.file("x");
   write_bytes(path, "old");
@@ -43,7 +43,7 @@ TEST(AtomicFile, LeavesTheOldFileWithoutCommit) {
   EXPECT_EQ(files_in(folder), 1U);
 }
 
-TEST(AtomicFile, TakesOverWhatAKilledWriterLeft) {
+TEST(AtomicFile, OverwritesTemporaryFileOfKilledWriter) {
   const testing::TemporaryFolder folder;
   const auto path = folder.file("x");
   write_bytes(path + ".tmp", "a longer rest of a file");
@@ -54,11 +54,11 @@ TEST(AtomicFile, TakesOverWhatAKilledWriterLeft) {
   EXPECT_EQ(files_in(folder), 1U);
 }
 
-TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesTheOldFile) {
+TEST(AtomicFile, KeepsTheOldFileIfTheDiskIsFull) {
   const testing::TemporaryFolder folder;
   const auto path = folder.file("x");
   write_bytes(path, "old");
-  // A limit on the size of files fails a write as a full disk does: after some of the bytes.
+  // With a limit on the file size, a write fails after some of the bytes, as on a full disk.
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit small{1024, before.rlim_max};
@@ -76,7 +76,7 @@ TEST(AtomicFile, AFullDiskIsAnErrorAndLeavesTheOldFile) {
   EXPECT_EQ(files_in(folder), 1U);
 }
 
-TEST(AtomicFile, BadPathsAreNamed) {
+TEST(AtomicFile, RejectsInvalidPaths) {
   const testing::TemporaryFolder folder;
   expect_error<c10::Error>([&] { AtomicFile file(folder.file("no/x")); },
                            "cannot create " + folder.file("no/x") + ": No such file or directory");

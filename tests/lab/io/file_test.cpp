@@ -14,7 +14,7 @@ using tensorion::testing::expect_error;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
-TEST(File, BytesAndLines) {
+TEST(File, ReadsBytesAndLines) {
   const TemporaryFolder folder;
   const std::string bytes("a\0b\xff\n", 5);
   write_bytes(folder / "x", bytes);
@@ -26,7 +26,7 @@ TEST(File, BytesAndLines) {
   EXPECT_TRUE(read_lines(folder / "empty").empty());
 }
 
-TEST(File, FoldersAreListedInOrderWithoutHiddenEntries) {
+TEST(File, ListsFoldersInOrderWithoutHiddenEntries) {
   const TemporaryFolder folder;
   for (const char* name : {"b/x", "a.jpg", "B", ".hidden", "a"}) write_bytes(folder / name, "");
   std::vector<std::string> names;
@@ -37,7 +37,7 @@ TEST(File, FoldersAreListedInOrderWithoutHiddenEntries) {
   EXPECT_EQ(names, (std::vector<std::string>{"B", "a", "a.jpg", "b"}));
 }
 
-TEST(File, KindsAreTold) {
+TEST(File, DistinguishesFilesAndFolders) {
   const TemporaryFolder folder;
   write_bytes(folder / "x", "");
   EXPECT_TRUE(is_file(folder / "x") && !is_folder(folder / "x"));
@@ -45,7 +45,7 @@ TEST(File, KindsAreTold) {
   EXPECT_FALSE(is_file(folder / "y") || is_folder(folder / "y") || is_file(folder / "x/y"));
 }
 
-TEST(File, ErrorsNameThePath) {
+TEST(File, ErrorsContainThePath) {
   const TemporaryFolder folder;
   const std::string missing = (folder / "missing").string();
   expect_error<FileError>([&] { read_file(missing); },
@@ -56,14 +56,14 @@ TEST(File, ErrorsNameThePath) {
   expect_error<FileError>([&] { list_folder(folder / "x"); }, "cannot list the folder: Not a directory");
 }
 
-TEST(File, ForbiddenFoldersAreNamed) {
+TEST(File, ReportsFoldersWithoutPermission) {
   if (::geteuid() == 0) GTEST_SKIP() << "nothing is forbidden to root";
   const TemporaryFolder folder;
   write_bytes(folder / "closed/x", "");
   fs::permissions(folder / "closed", fs::perms::none);
   expect_error<FileError>([&] { list_folder(folder / "closed"); },
                           "closed: cannot list the folder: Permission");
-  expect_error<FileError>([&] { is_file(folder / "closed/x"); }, "closed/x: cannot look at it: Permission");
+  expect_error<FileError>([&] { is_file(folder / "closed/x"); }, "closed/x: cannot access it: Permission");
   expect_error<FileError>([&] { read_file(folder / "closed/x"); },
                           "closed/x: cannot open the file: Permission");
   fs::permissions(folder / "closed", fs::perms::owner_all);

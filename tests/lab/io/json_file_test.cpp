@@ -16,7 +16,7 @@ using testing::read_bytes;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
-TEST(JsonFile, IsReadAsItWasWritten) {
+TEST(JsonFile, RoundTrips) {
   const TemporaryFolder folder;
   const ordered_json value{{"b", {1, 2.5, nullptr}}, {"a", "text"}};
   write_json(folder / "x.json", value);
@@ -26,7 +26,7 @@ TEST(JsonFile, IsReadAsItWasWritten) {
   EXPECT_EQ(found, json(value));
 }
 
-TEST(JsonFile, ErrorsNameTheFileAndTheLine) {
+TEST(JsonFile, ErrorsContainPathAndLine) {
   const TemporaryFolder folder;
   const auto path = folder.file("x.json");
   const auto take_number = [](const json& value) { value.at("n").get<int>(); };
@@ -38,7 +38,7 @@ TEST(JsonFile, ErrorsNameTheFileAndTheLine) {
   expect_error<FileError>([&] { read_json_lines(path, take_number); }, path + ": line 2 is not valid: ");
 }
 
-TEST(JsonFile, ALineWithoutItsEndIsLeftOut) {
+TEST(JsonFile, SkipsIncompleteLastLine) {
   const TemporaryFolder folder;
   write_bytes(folder / "x.jsonl", "1\n2\n3");
   std::vector<int> found;

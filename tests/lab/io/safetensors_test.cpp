@@ -18,14 +18,14 @@ std::string with_length(uint64_t length, const std::string& rest) {
   return bytes + rest;
 }
 
-// A file by hand: the format's length, the header and so many bytes of data.
+// Builds a file: the length of the header, the header and `data` bytes of data.
 std::string file_bytes(const std::string& header, size_t data) {
   return with_length(header.size(), header + std::string(data, '\1'));
 }
 
 class SafeTensorsTest : public ::testing::Test {
  protected:
-  // Reading these bytes is refused with the file's name and `part`.
+  // Expects that reading these bytes throws an error that contains the path and `part`.
   void expect_refused(const std::string& bytes, const std::string& part) {
     write_bytes(path_, bytes);
     expect_error<c10::ValueError>([&] { read_safetensors(path_); },
@@ -37,7 +37,7 @@ class SafeTensorsTest : public ::testing::Test {
   std::string path_ = folder_.file("x.safetensors");
 };
 
-TEST_F(SafeTensorsTest, ReadsTheFormatsOwnExample) {
+TEST_F(SafeTensorsTest, ReadsExampleOfTheFormat) {
   std::string bytes =
       file_bytes(R"({"__metadata__":{"format":"pt"},"b":{"shape":[2],"dtype":"I16","data_offsets":[8,12]},)"
                  R"("a":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}   )",
@@ -83,7 +83,7 @@ TEST_F(SafeTensorsTest, RoundTripIsBitwiseForEveryDtypeShapeAndStride) {
   }
 }
 
-TEST_F(SafeTensorsTest, WritesTheSameBytesAlignedToTheElements) {
+TEST_F(SafeTensorsTest, WritesDeterministicAlignedBytes) {
   const NamedTensors tensors{
       {"a", at::ones({3}, at::kByte)}, {"b", at::ones({2}, at::kDouble)}, {"c", at::ones({5})}};
   write_safetensors(path_, tensors, {{"k", "v"}});
@@ -94,7 +94,7 @@ TEST_F(SafeTensorsTest, WritesTheSameBytesAlignedToTheElements) {
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ(length % 8, 0U);
   EXPECT_EQ(bytes.substr(8, length),
-            // The checksum is Python's zlib.crc32 of the same bytes.
+            // The checksum was computed with Python's zlib.crc32.
             R"({"__metadata__":{"k":"v","tensorion_crc32":"7727ee2a"},)"
             R"("a":{"data_offsets":[36,39],"dtype":"U8","shape":[3]},)"
             R"("b":{"data_offsets":[0,16],"dtype":"F64","shape":[2]},)"
@@ -103,20 +103,20 @@ TEST_F(SafeTensorsTest, WritesTheSameBytesAlignedToTheElements) {
   EXPECT_EQ(bytes.size(), 8 + length + 39);
 }
 
-TEST_F(SafeTensorsTest, NoTensors) {
+TEST_F(SafeTensorsTest, AcceptsFilesWithoutTensors) {
   write_safetensors(path_, {});
   const auto file = read_safetensors(path_);
   EXPECT_TRUE(file.tensors.empty());
   EXPECT_TRUE(file.metadata.empty());
 }
 
-TEST_F(SafeTensorsTest, EveryFlippedBitIsRefused) {
+TEST_F(SafeTensorsTest, RejectsEveryFlippedBit) {
   write_safetensors(path_,
                     {{"a", at::arange(5)}, {"empty", at::ones({0, 3})}, {"b", at::ones({3}, at::kBool)}},
                     {{"k", "v"}});
   const auto good = read_bytes(path_);
   EXPECT_TRUE(read_safetensors(path_).has_checksum);
-  // Where the key of the checksum itself is hit, it is another entry, and the file one without a checksum.
+  // If the flipped bit is in the key of the checksum, the file counts as one without a checksum.
   const size_t key = good.find("tensorion_crc32"), key_end = key + std::strlen("tensorion_crc32");
   for (size_t i = 0; i < 8 * good.size(); ++i) {
     auto bytes = good;
@@ -131,12 +131,12 @@ TEST_F(SafeTensorsTest, EveryFlippedBitIsRefused) {
   }
 }
 
-TEST_F(SafeTensorsTest, AChecksumThatDoesNotFitIsNamed) {
+TEST_F(SafeTensorsTest, RejectsWrongChecksum) {
   write_safetensors(path_, {{"a", at::ones({5})}});
   auto bytes = read_bytes(path_);
   bytes.back() ^= 1;
   expect_refused(bytes, "the file is damaged: its checksum is ");
-  // As a program may rewrite it that keeps the metadata.
+  // Another program may have rewritten the header but kept the metadata.
   bytes = read_bytes(path_);
   const auto colon = bytes.find(":\"", bytes.find("tensorion_crc32"));
   expect_refused(bytes.substr(0, colon + 1) + " " + bytes.substr(colon + 1, bytes.find("  ") - colon - 1) +
@@ -144,7 +144,7 @@ TEST_F(SafeTensorsTest, AChecksumThatDoesNotFitIsNamed) {
                  "the header was changed after its checksum ");
 }
 
-TEST_F(SafeTensorsTest, EveryTruncationIsRefused) {
+TEST_F(SafeTensorsTest, RejectsEveryTruncation) {
   write_safetensors(path_, {{"a", at::ones({2, 3})}, {"b", at::ones({1}, at::kBool)}});
   const auto bytes = read_bytes(path_);
   for (size_t size = 0; size < bytes.size(); ++size) expect_refused(bytes.substr(0, size), "");
@@ -153,7 +153,7 @@ TEST_F(SafeTensorsTest, EveryTruncationIsRefused) {
   expect_refused(bytes.substr(0, 20), "the file ends after 12 of them");
 }
 
-TEST_F(SafeTensorsTest, DamagedHeadersAreReadOrRefused) {
+TEST_F(SafeTensorsTest, ReadsOrRejectsDamagedHeaders) {
   write_safetensors(path_, {{"a", at::ones({2, 3})}, {"b", at::ones({4}, at::kBool)}}, {{"k", "v"}});
   const auto good = read_bytes(path_);
   const auto header_end = good.size() - 28;
@@ -181,45 +181,45 @@ TEST_F(SafeTensorsTest, DamagedHeadersAreReadOrRefused) {
   EXPECT_GT(refused, 300);
 }
 
-TEST_F(SafeTensorsTest, HeaderLengths) {
-  expect_refused(with_length(3, "{}"), "the header should have 3 bytes, but the file ends after 2 of them");
+TEST_F(SafeTensorsTest, RejectsInvalidHeaderLengths) {
+  expect_refused(with_length(3, "{}"), "expected a header of 3 bytes, but the file ends after 2 of them");
   expect_refused(with_length(UINT64_MAX, "{}"),
                  "the header may have at most 100000000 bytes, got a length of 18446744073709551615");
   expect_refused(with_length(100'000'001, "{}"), "got a length of 100000001");
 }
 
-TEST_F(SafeTensorsTest, HeadersThatAreNotOne) {
+TEST_F(SafeTensorsTest, RejectsInvalidHeaders) {
   expect_refused(file_bytes("", 0), "the header is not valid JSON");
   expect_refused(file_bytes("{\"a\":", 0), "the header is not valid JSON");
   expect_refused(file_bytes("{} {}", 0), "the header is not valid JSON");
   expect_refused(file_bytes("{\"\xff\":1}", 0), "the header is not valid JSON");
-  // Its error was one of the JSON library's own, and named no file.
+  // Regression test: this error came from the JSON library and did not contain the path.
   expect_refused(file_bytes("{\"a\":1e999}", 0), "the header is not valid JSON");
   expect_refused(file_bytes("[]", 0), "the header must be a JSON object, got array");
   expect_refused(file_bytes(std::string(1000, '['), 0), "the header is nested too deeply");
   expect_refused(file_bytes(R"({"a":1})", 0), "tensor \"a\" has no dtype");
   expect_refused(file_bytes(R"({"a":{"dtype":"U8","shape":[1]}})", 1), "tensor \"a\" has no data_offsets");
-  // Looked at before it was found to be there.
+  // Regression test: the shape was read before it was checked to be present.
   expect_refused(file_bytes(R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", 1), "tensor \"a\" has no shape");
   expect_refused(file_bytes(R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,1]}})", 1),
-                 "tensor \"a\": shape must not be a number");
+                 "tensor \"a\": shape must be an array, got number");
   expect_refused(file_bytes(R"({"__metadata__":{"k":1}})", 0),
                  "must map strings to strings, got number for \"k\"");
   expect_refused(file_bytes(R"({"__metadata__":"k"})", 0), "must map strings to strings, got string");
 }
 
-TEST_F(SafeTensorsTest, NamesThatComeTwice) {
+TEST_F(SafeTensorsTest, RejectsDuplicateNames) {
   const std::string tensor = R"({"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   expect_refused(file_bytes(R"({"a":)" + tensor + R"(,"a":)" + tensor + "}", 1),
-                 "the header has \"a\" twice");
+                 "the header has the key \"a\" twice");
   expect_refused(file_bytes(R"({"a":{"dtype":"U8","dtype":"I8","shape":[1],"data_offsets":[0,1]}})", 1),
-                 "the header has \"dtype\" twice");
-  // The same names in different objects are different names.
+                 "the header has the key \"dtype\" twice");
+  // The same name may occur in different objects.
   write_bytes(path_, file_bytes(R"({"__metadata__":{"a":"a"},"a":)" + tensor + "}", 1));
   EXPECT_EQ(read_safetensors(path_).tensors.size(), 1U);
 }
 
-TEST_F(SafeTensorsTest, DtypesAndShapesAndOffsets) {
+TEST_F(SafeTensorsTest, ChecksDtypesShapesAndOffsets) {
   const auto one = [](const std::string& dtype, const std::string& shape, const std::string& offsets,
                       size_t data) {
     return file_bytes(
@@ -229,47 +229,49 @@ TEST_F(SafeTensorsTest, DtypesAndShapesAndOffsets) {
   expect_refused(one("F8_E4M3", "[1]", "[0,1]", 1),
                  "tensor \"w\": dtype must be one of F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL, got F8_E4M3");
   expect_refused(one("F32", "[2]", "[0,4]", 4),
-                 "tensor \"w\": shape [2] of F32 takes 8 bytes, but data_offsets [0,4] hold 4");
+                 "tensor \"w\": shape [2] of F32 takes 8 bytes, but data_offsets [0,4] span 4");
   expect_refused(one("F32", "[2]", "[0,8]", 4),
-                 "data_offsets [0,8] are outside of the data, which has 4 bytes");
+                 "data_offsets [0,8] must be within the data, which has 4 bytes");
   expect_refused(one("U8", "[2]", "[4,2]", 4), "data_offsets [4,2] are outside of the data");
-  expect_refused(one("U8", "[2]", "[0]", 2), "data_offsets must be two whole numbers, got [0]");
-  expect_refused(one("U8", "[2]", "[-1,1]", 2), "data_offsets must be two whole numbers, got [-1,1]");
-  expect_refused(one("U8", "[2]", "[0,2.0]", 2), "data_offsets must be two whole numbers, got [0,2.0]");
-  expect_refused(one("U8", "[2]", "[0,99999999999999999999]", 2), "data_offsets must be two whole numbers");
-  expect_refused(one("U8", "[-2]", "[0,2]", 2), "sizes must be whole numbers of 63 bits, got -2");
-  expect_refused(one("U8", "[2.0]", "[0,2]", 2), "sizes must be whole numbers of 63 bits, got 2.0");
+  expect_refused(one("U8", "[2]", "[0]", 2), "data_offsets must be two non-negative integers, got [0]");
+  expect_refused(one("U8", "[2]", "[-1,1]", 2), "data_offsets must be two non-negative integers, got [-1,1]");
+  expect_refused(one("U8", "[2]", "[0,2.0]", 2),
+                 "data_offsets must be two non-negative integers, got [0,2.0]");
+  expect_refused(one("U8", "[2]", "[0,99999999999999999999]", 2),
+                 "data_offsets must be two non-negative integers");
+  expect_refused(one("U8", "[-2]", "[0,2]", 2), "sizes must be integers in [0, 2^63), got -2");
+  expect_refused(one("U8", "[2.0]", "[0,2]", 2), "sizes must be integers in [0, 2^63), got 2.0");
   expect_refused(one("U8", "[18446744073709551615]", "[0,2]", 2),
-                 "whole numbers of 63 bits, got 1844674407370955161");
-  // 2^32 * 2^32 and 4 * 2^62 are 0 in 64 bits; a zero beside them does not help.
+                 "integers in [0, 2^63), got 1844674407370955161");
+  // 2^32 * 2^32 and 4 * 2^62 overflow to 0 in 64 bits. They are rejected even if another size is zero.
   expect_refused(one("U8", "[4294967296,4294967296]", "[0,0]", 0), "[4294967296,4294967296] is too large");
   expect_refused(one("F32", "[4611686018427387904]", "[0,0]", 0), "is too large");
   expect_refused(one("U8", "[0,4294967296,4294967296]", "[0,0]", 0), "is too large");
   std::string ones = "[1";
   for (int i = 1; i < 65; ++i) ones += ",1";
-  expect_refused(one("U8", ones + "]", "[0,1]", 1), "at most 64 sizes are supported, got 65");
+  expect_refused(one("U8", ones + "]", "[0,1]", 1), "shape may have at most 64 sizes, got 65");
   std::string bytes = one("BOOL", "[2]", "[0,2]", 2);
   bytes.back() = '\2';
   expect_refused(bytes, "tensor \"w\": BOOL data must be 0 or 1");
 }
 
-TEST_F(SafeTensorsTest, OverlapsAndHoles) {
+TEST_F(SafeTensorsTest, RejectsOverlapsAndGaps) {
   const auto two = [](const std::string& a, const std::string& b, size_t data) {
     return file_bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + a +
                           R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + b + "}}",
                       data);
   };
   expect_refused(two("[0,2]", "[1,3]", 3),
-                 "tensor \"b\" begins at byte 1 and overlaps another, which ends at 2");
+                 "tensor \"b\" begins at byte 1 and overlaps the tensor before it, which ends at 2");
   expect_refused(two("[0,2]", "[0,2]", 2), "overlaps another");
-  expect_refused(two("[0,2]", "[3,5]", 5), "tensor \"b\" begins at byte 3 and leaves a hole after 2");
-  expect_refused(two("[3,5]", "[1,3]", 5), "tensor \"b\" begins at byte 1 and leaves a hole after 0");
+  expect_refused(two("[0,2]", "[3,5]", 5), "tensor \"b\" begins at byte 3, which leaves a gap after byte 2");
+  expect_refused(two("[3,5]", "[1,3]", 5), "tensor \"b\" begins at byte 1, which leaves a gap after byte 0");
   expect_refused(two("[0,2]", "[2,4]", 6), "the tensors take 4 bytes, but the file has 6 bytes of data");
   write_bytes(path_, two("[2,4]", "[0,2]", 4));
   EXPECT_EQ(read_safetensors(path_).tensors.size(), 2U);
 }
 
-TEST_F(SafeTensorsTest, FilesThatCannotBeReadOrWritten) {
+TEST_F(SafeTensorsTest, ReportsFilesThatCannotBeReadOrWritten) {
   expect_error<c10::Error>([&] { read_safetensors(folder_.file("none")); },
                            "cannot open " + folder_.file("none") + ": No such file or directory");
   expect_error<c10::Error>([&] { read_safetensors(folder_.path()); }, "is not a regular file");
@@ -283,7 +285,7 @@ TEST_F(SafeTensorsTest, FilesThatCannotBeReadOrWritten) {
   expect_error<c10::ValueError>([&] { write_safetensors(path_, {{"u", at::Tensor()}}); },
                                 "tensor \"u\" is undefined");
   expect_error<c10::TypeError>([&] { write_safetensors(path_, {{"c", at::ones({1}, at::kComplexFloat)}}); },
-                               "tensor \"c\" must be dense and of one of the dtypes");
+                               "tensor \"c\" must be dense and have one of the dtypes");
   EXPECT_EQ(read_bytes(path_), before);
 }
 

@@ -1,3 +1,3 @@
-// Must not compile: lab/io does not know lab/models.
+// Must not compile, because lab/io does not depend on lab/models.
 #include "lab/io/json_file.h"
 #include "lab/models/classifier.h"

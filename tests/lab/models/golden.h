@@ -1,5 +1,5 @@
-// Compares models with timm's: golden/*.json holds timm's answers, and
-// timm_reference.py the same formulas in Python.
+// Compares our models with timm. make_golden.py writes timm's results to golden/*.json. The formulas for
+// weights and images are the same as in timm_reference.py.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -43,7 +43,7 @@ inline ModelOptions model_options(const json& values) {
   return options;
 }
 
-// scale * u + offset, u in [-1, 1) by the position and the name: an integer hash of 32 bits.
+// Returns scale * u + offset. The values u in [-1, 1) are a 32-bit hash of the name and the position.
 inline at::Tensor uniform(std::string_view name, const Shape& shape, double scale, double offset = 0.0) {
   uint32_t seed = 2166136261U;
   for (const unsigned char byte : name) seed = (seed ^ byte) * 16777619U;
@@ -70,14 +70,14 @@ inline at::Tensor formula(std::string_view name, const Shape& shape) {
   return uniform(name, shape, 0.2);
 }
 
-// Every weight and statistic by the formula.
+// Sets every weight and statistic by the formula.
 inline void fill(const torch::nn::Module& module) {
   for (auto& [name, tensor] : state_dict(module)) {
     if (tensor.is_floating_point()) tensor.copy_(formula(name, tensor.sizes().vec()));
   }
 }
 
-// "blocks.0-2.norm" stands for "blocks.0.norm", "blocks.1.norm" and "blocks.2.norm".
+// Expands "blocks.0-2.norm" to "blocks.0.norm", "blocks.1.norm" and "blocks.2.norm".
 inline std::map<std::string, Shape> unfold_names(const json& folded) {
   std::map<std::string, Shape> shapes;
   for (const auto& [name, shape] : folded.items()) {
@@ -96,7 +96,7 @@ inline std::map<std::string, Shape> unfold_names(const json& folded) {
   return shapes;
 }
 
-// Of the named models: tensors, and what their normalizations add to variances.
+// Compares the names and shapes of all tensors, and the eps of the normalizations.
 inline void expect_structure(const json& golden) {
   for (const auto& [name, folded] : golden.at("shapes").items()) {
     const auto expected = unfold_names(folded);
@@ -116,7 +116,7 @@ inline void expect_structure(const json& golden) {
   }
 }
 
-// To 1e-4, in both memory formats of the images.
+// Compares the outputs to 1e-4, for both memory formats of the images.
 inline void expect_outputs(const json& golden) {
   const torch::NoGradGuard no_grad;
   for (const auto& entry : golden.at("outputs")) {
@@ -135,7 +135,7 @@ inline void expect_outputs(const json& golden) {
   }
 }
 
-// The sum of absolute values and the first value, to six digits and what rounding adds.
+// Compares the sum of absolute values and the first value to six digits plus rounding.
 inline void expect_sketch(const at::Tensor& tensor, const json& expected, const std::string& what) {
   const double sum = tensor.to(at::kDouble).abs().sum().item<double>();
   const double mean = sum / static_cast<double>(tensor.numel());
@@ -174,7 +174,7 @@ inline void expect_training_step(const json& golden) {
   }
 }
 
-// Twenty steps of plain gradient descent on one batch bring the loss down by more than half.
+// Checks that twenty steps of gradient descent on one batch reduce the loss by more than half.
 inline void expect_learns(const ModelOptions& options, const Shape& shape, double lr) {
   at::manual_seed(1);
   const auto model = make_model(options);

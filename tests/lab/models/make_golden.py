@@ -1,4 +1,4 @@
-"""Writes golden/*.json and golden/vit.safetensors: what timm's models are and compute.
+"""Writes golden/*.json and golden/vit.safetensors: the structure and the outputs of timm's models.
 
     python tests/lab/models/make_golden.py
 
@@ -21,7 +21,7 @@ NAMES = {
     "swin": ["swin_tiny_patch4_window7_224", "swin_small_patch4_window7_224", "swin_base_patch4_window7_224"],
 }
 
-# Options of ModelOptions with the height and width of the images, in evaluation mode.
+# ModelOptions and the height and width of the images, for outputs in evaluation mode.
 OUTPUTS = {
     "resnet": [
         ({"name": "resnet18", "stem": "imagenet"}, 64),
@@ -65,7 +65,7 @@ INITIAL = {
     "swin": [{"name": "swin_tiny_patch4_window7_224", "image_size": 64, "depths": [2, 1, 1, 1]}],
 }
 
-# As OUTPUTS, small and in training mode.
+# Like OUTPUTS, but smaller and in training mode.
 TRAINING = {
     "resnet": [
         ({"name": "resnet18", "stem": "cifar", "width": 0.125, "depths": [1, 2, 1, 1]}, 16),
@@ -93,7 +93,7 @@ def round_off(values):
 
 
 def shapes(model):
-    """{name: shape}, with "0-11" for the number of a block where blocks differ in nothing else."""
+    """Returns {name: shape}. Blocks with equal shapes share an entry whose name has a range such as "0-11"."""
     groups = {}
     for name, tensor in model.state_dict().items():
         match = re.match(r"((?:blocks|layer\d|layers\.\d\.blocks)\.)(\d+)(\..*)", name)
@@ -113,7 +113,7 @@ def shapes(model):
 
 
 def norm_eps(name):
-    """What the normalizations add to variances, too little to show in outputs."""
+    """Returns the eps of the normalizations, which is too small to have a visible effect on the outputs."""
     return sorted({module.eps for module in build({"name": name}).modules() if hasattr(module, "eps")})
 
 
@@ -132,14 +132,14 @@ def outputs(options, size):
 
 
 def initial(options):
-    """The first weights from a seed: of each tensor the sum of absolute values and the first value."""
+    """Returns the sum of absolute values and the first value of each initial weight for a seed."""
     options = {**options, "classes": CLASSES}
     torch.manual_seed(SEED)
     return {"options": options, "seed": SEED, "values": sketch(build(options).named_parameters())}
 
 
 def training(options, size):
-    """Loss, gradients and statistics of one step from the formula's weights."""
+    """Returns the loss, the gradients and the running statistics of one step from the formula's weights."""
     options, shape = case(options, size)
     model = build(options).train()
     fill(model)
@@ -158,7 +158,7 @@ def training(options, size):
 
 
 def sketch(named_tensors):
-    """Two numbers of each tensor, enough to tell it from any other."""
+    """Returns two numbers that distinguish the tensor from any other."""
     return {
         name: round_off([tensor.double().abs().sum().item(), tensor.flatten()[0].item()])
         for name, tensor in named_tensors
@@ -166,14 +166,14 @@ def sketch(named_tensors):
 
 
 def write_json(path, value):
-    """One entry a line, so that a change shows which."""
+    """Writes one entry per line, so that diffs are readable."""
     text = json.dumps(value, indent=1)
     text = re.sub(r"\[[^][{}]*\]", lambda match: re.sub(r"\s+", " ", match.group()), text)
     path.write_text(text + "\n")
 
 
 def write_weights(path):
-    """A small file as timm writes them, in half precision, and what its model answers."""
+    """Writes a small file of weights in half precision, as timm does, and returns the outputs of its model."""
     model = timm.models.VisionTransformer(
         img_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2, num_classes=3, class_token=True
     ).eval()

@@ -14,7 +14,7 @@ int64_t parameter_count(const ModelOptions& options) {
   return count;
 }
 
-TEST(Models, EveryNameIsBuiltWithItsHead) {
+TEST(Models, BuildsEveryModelWithItsHead) {
   EXPECT_EQ(model_names().size(), 9U);
   for (const auto& name : model_names()) {
     const bool resnet = name.starts_with("resnet");
@@ -32,14 +32,14 @@ TEST(Models, EveryNameIsBuiltWithItsHead) {
 }
 
 TEST(Models, WidthScalesChannelsAndHeads) {
-  // Published counts of parameters, to the last digit.
+  // The exact published numbers of parameters.
   EXPECT_EQ(parameter_count({.name = "resnet18"}), 11689512);
   EXPECT_EQ(parameter_count({.name = "vit_small_patch16_224"}), 22050664);
   EXPECT_EQ(parameter_count({.name = "swin_tiny_patch4_window7_224"}), 28288354);
   const auto shape = [](const ModelOptions& options, const std::string& name) {
     return state_dict(*make_model(options)).at(name).sizes().vec();
   };
-  // A width that leaves no channel or head had been taken for another one without a word.
+  // Regression test: a width that leaves no channel or head was silently replaced by a larger one.
   expect_error<c10::ValueError>([] { make_model({.name = "swin_tiny_patch4_window7_224", .width = 0.1}); },
                                 "width must leave at least one of 3 heads, got 0.1");
   EXPECT_EQ(shape({.name = "resnet18", .width = 0.5}, "layer4.0.conv1.weight"),
@@ -51,13 +51,13 @@ TEST(Models, WidthScalesChannelsAndHeads) {
             (std::vector<int64_t>{169, 8}));
 }
 
-TEST(Models, ImageSizeIsInTheName) {
+TEST(Models, ImageSizeDefaultsToTheName) {
   EXPECT_EQ(model_image_size({.name = "vit_medium_patch16_gap_256"}), 256);
   EXPECT_EQ(model_image_size({.name = "swin_small_patch4_window7_224"}), 224);
   EXPECT_EQ(model_image_size({.name = "swin_small_patch4_window7_224", .image_size = 96}), 96);
 }
 
-TEST(Models, TheSeedDecidesTheWeights) {
+TEST(Models, SeedDeterminesTheWeights) {
   for (const auto& name : {"resnet18", "vit_small_patch16_224", "swin_tiny_patch4_window7_224"}) {
     ModelOptions options{.name = name, .width = 0.34};
     const auto weights = [&](uint64_t seed) {
@@ -71,7 +71,7 @@ TEST(Models, TheSeedDecidesTheWeights) {
   }
 }
 
-TEST(Models, BadOptionsAreNamed) {
+TEST(Models, RejectsInvalidOptions) {
   expect_error<c10::ValueError>(
       [] { make_model({.name = "resnet19"}); },
       "[tensorion.make_model] unknown model \"resnet19\"; the models are resnet18, resnet34, "
@@ -79,14 +79,14 @@ TEST(Models, BadOptionsAreNamed) {
   expect_error<c10::ValueError>([] { make_model({.name = "vit_small_patch16_224", .width = -1.0}); },
                                 "width must be in (0, 64], got -1");
   expect_error<c10::ValueError>([] { make_model({.name = "vit_small_patch16_224", .depths = {1, 2}}); },
-                                "depths of vit_small_patch16_224 must be one number of blocks, got [1, 2]");
+                                "depths of vit_small_patch16_224 must have one entry, got [1, 2]");
   expect_error<c10::ValueError>([] { make_model({.name = "swin_tiny_patch4_window7_224", .depths = {1}}); },
-                                "must be four numbers of blocks, got [1]");
+                                "must have four entries, got [1]");
   expect_error<c10::ValueError>([] { make_model({.name = "vit_base_patch16_224", .image_size = -16}); },
                                 "got -16");
 }
 
-TEST(Models, AreRecognizedByTheirWeights) {
+TEST(Models, RecognizesModelsByTheirWeights) {
   const auto recognized = [](const ModelOptions& options) {
     return recognize_model(state_dict(*make_model(options)));
   };

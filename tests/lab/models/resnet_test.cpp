@@ -12,15 +12,15 @@ const auto& golden() {
   return values;
 }
 
-TEST(ResNet, StructureIsTimms) { testing::expect_structure(golden()); }
+TEST(ResNet, StructureMatchesTimm) { testing::expect_structure(golden()); }
 
-TEST(ResNet, OutputsAreTimms) { testing::expect_outputs(golden()); }
+TEST(ResNet, OutputsMatchTimm) { testing::expect_outputs(golden()); }
 
-TEST(ResNet, InitialWeightsAreTimms) { testing::expect_initial_weights(golden()); }
+TEST(ResNet, InitialWeightsMatchTimm) { testing::expect_initial_weights(golden()); }
 
-TEST(ResNet, GradientsAndStatisticsAreTimms) { testing::expect_training_step(golden()); }
+TEST(ResNet, GradientsAndStatisticsMatchTimm) { testing::expect_training_step(golden()); }
 
-TEST(ResNet, Learns) {
+TEST(ResNet, DecreasesTheLoss) {
   ModelOptions options{
       .name = "resnet18", .classes = 4, .width = 0.125, .stem = Stem::kCifar, .depths = {1, 1, 1, 1}};
   testing::expect_learns(options, {8, 3, 16, 16}, 0.1);
@@ -37,13 +37,13 @@ TEST(ResNet, WidthIsAMultipleOfEight) {
   EXPECT_EQ(resnet_width(0.125), 8);
 }
 
-TEST(ResNet, BadOptionsAreNamed) {
+TEST(ResNet, RejectsInvalidOptions) {
   expect_error<c10::ValueError>(
       [] { ResNet({.width = 0.0}); },
-      "[tensorion.resnet] width must be in [0.125, 64], where 0.125 is 8 channels, got 0");
+      "[tensorion.resnet] width must be in [0.125, 64] (0.125 means 8 channels), got 0");
   expect_error<c10::ValueError>([] { ResNet({.width = NAN}); }, "got nan");
   expect_error<c10::ValueError>([] { ResNet({.depths = {1, 2, 3}}); },
-                                "depths must be four numbers of blocks");
+                                "depths must have four entries, each at least 1");
   expect_error<c10::ValueError>([] { ResNet({.depths = {1, 0, 1, 1}}); }, "got [1, 0, 1, 1]");
   expect_error<c10::ValueError>([] { ResNet({.classes = 0}); }, "classes must be at least 1, got 0");
   expect_error<c10::ValueError>([] { ResNet({.channels = 0}); }, "channels must be at least 1, got 0");

@@ -25,7 +25,7 @@ void expect_equal(const NamedTensors& actual, const NamedTensors& expected) {
   for (const auto& [name, tensor] : expected) EXPECT_TRUE(at::equal(actual.at(name), tensor)) << name;
 }
 
-TEST(StateDict, SharesTheModelsMemory) {
+TEST(StateDict, SharesMemoryWithTheModel) {
   const auto model = small_resnet();
   auto tensors = state_dict(*model);
   EXPECT_EQ(tensors.size(), model->parameters().size() + model->buffers().size());
@@ -35,13 +35,13 @@ TEST(StateDict, SharesTheModelsMemory) {
   EXPECT_EQ(model->named_parameters()["fc.weight"].min().item<float>(), 3.0F);
 }
 
-TEST(StateDict, GoesThroughAFileToAnotherModel) {
+TEST(StateDict, RoundTripsThroughAFile) {
   const testing::TemporaryFolder folder;
   for (const auto& name : {"resnet50", "vit_medium_patch16_gap_256", "swin_tiny_patch4_window7_224"}) {
     ModelOptions options{.name = name, .classes = 4, .width = 0.34};
     if (name[0] != 'r') options.image_size = 32;
     const auto model = make_model(options);
-    model->forward(testing::images({2, 3, 32, 32}));  // batch normalizations count it
+    model->forward(testing::images({2, 3, 32, 32}));  // updates the counters of the batch norms
     write_safetensors(folder.file("x"), state_dict(*model));
     const auto other = make_model(options);
     EXPECT_TRUE(load_weights(*other, folder.file("x")).empty());
@@ -50,7 +50,7 @@ TEST(StateDict, GoesThroughAFileToAnotherModel) {
   }
 }
 
-TEST(StateDict, LoadsAFileThatTimmWrote) {
+TEST(StateDict, LoadsFileWrittenByTimm) {
   Vit model({.image_size = 8, .patch = 4, .dim = 8, .depth = 1, .heads = 2, .classes = 3});
   model.eval();
   auto tensors = read_safetensors(testing::golden_path("vit.safetensors")).tensors;
@@ -62,7 +62,7 @@ TEST(StateDict, LoadsAFileThatTimmWrote) {
   expect_close(model.forward(testing::images({2, 3, 8, 8})), expected, 1e-5);
 }
 
-TEST(StateDict, AHeadForOtherClassesIsDrawnAnew) {
+TEST(StateDict, ReinitializesHeadForOtherClasses) {
   for (const auto& name : {"resnet18", "vit_small_patch16_224", "swin_tiny_patch4_window7_224"}) {
     ModelOptions options{.name = name, .classes = 7, .width = 0.34};
     if (name[0] != 'r') options.image_size = 32;
@@ -80,7 +80,7 @@ TEST(StateDict, AHeadForOtherClassesIsDrawnAnew) {
     for (const auto& [key, tensor] : state_dict(*source)) {
       EXPECT_TRUE(key.starts_with(head + ".") || at::equal(loaded.at(key), tensor)) << key;
     }
-    // As a new model's: drawn from the generator, on the scale of fresh weights and not of the formula's.
+    // The new head has the scale of initial weights, not that of the formula.
     EXPECT_FALSE(at::equal(loaded.at(head + ".weight"), before.at(head + ".weight")));
     EXPECT_LT(loaded.at(head + ".weight").abs().max().item<double>(), 0.15) << name;
     EXPECT_GT(loaded.at(head + ".weight").std().item<double>(), 0.01) << name;
@@ -91,12 +91,12 @@ TEST(StateDict, AHeadForOtherClassesIsDrawnAnew) {
   }
 }
 
-TEST(StateDict, WhatDoesNotFitIsListedAndNothingChanges) {
+TEST(StateDict, ListsMismatchesAndChangesNothing) {
   const auto model = small_resnet();
   const auto before = copy_of(state_dict(*model));
   const auto expect_refused = [&](const NamedTensors& tensors, const std::string& part) {
     expect_error<c10::ValueError>([&] { load_state_dict(*model, tensors, "w.safetensors"); },
-                                  "[tensorion.load_weights] w.safetensors does not fit the model; " + part);
+                                  "[tensorion.load_weights] w.safetensors does not match the model; " + part);
     expect_equal(state_dict(*model), before);
   };
   auto good = copy_of(before);
@@ -107,17 +107,18 @@ TEST(StateDict, WhatDoesNotFitIsListedAndNothingChanges) {
   tensors.erase("layer1.0.conv1.weight");
   tensors["bn9.bias"] = at::ones({1});
   tensors["conv1.weight"] = at::ones({8, 1, 7, 7});
-  expect_refused(tensors,
-                 "2 missing: bn1.bias, layer1.0.conv1.weight; 1 unexpected: bn9.bias; "
-                 "1 of another shape: conv1.weight: expected [8, 3, 7, 7], got [8, 1, 7, 7]; the file looks "
-                 "like --model resnet18 --width 0.125 --depths 1,1,1,1 --stem imagenet");
+  expect_refused(
+      tensors,
+      "2 missing: bn1.bias, layer1.0.conv1.weight; 1 unexpected: bn9.bias; "
+      "1 with a different shape: conv1.weight: expected [8, 3, 7, 7], got [8, 1, 7, 7]; the file looks "
+      "like --model resnet18 --width 0.125 --depths 1,1,1,1 --stem imagenet");
 
-  tensors = good;  // a head with other features is not one for other classes
+  tensors = good;  // a head with different features is an error, unlike one with different classes
   tensors["fc.weight"] = at::ones({7, 32});
   tensors["fc.bias"] = at::ones({7});
   expect_refused(
       tensors,
-      "2 of another shape: fc.bias: expected [4], got [7], fc.weight: expected [4, 64], got [7, 32]");
+      "2 with a different shape: fc.bias: expected [4], got [7], fc.weight: expected [4, 64], got [7, 32]");
 
   tensors = good;
   tensors.erase("fc.bias");
@@ -125,8 +126,8 @@ TEST(StateDict, WhatDoesNotFitIsListedAndNothingChanges) {
   expect_refused({}, "");
 }
 
-// A long list of all differences had been one line of 5 kB.
-TEST(StateDict, AMismatchIsSummarized) {
+// Regression test: the message listed all differences in one line of 5 kB.
+TEST(StateDict, SummarizesManyMismatches) {
   const auto model = make_model({.name = "resnet18", .width = 0.25});
   const auto tensors = state_dict(*make_model({.name = "resnet18", .width = 0.125}));
   try {
@@ -141,7 +142,7 @@ TEST(StateDict, AMismatchIsSummarized) {
   }
 }
 
-TEST(StateDict, FilesWithoutAHeadOrCountersLoad) {
+TEST(StateDict, LoadsFilesWithoutHeadOrCounters) {
   const auto model = small_resnet();
   auto tensors = copy_of(state_dict(*model));
   std::erase_if(tensors, [](const auto& entry) {
@@ -154,15 +155,15 @@ TEST(StateDict, FilesWithoutAHeadOrCountersLoad) {
   EXPECT_EQ(loaded.at("bn1.num_batches_tracked").item<int64_t>(), 0);
 }
 
-TEST(StateDict, FilesOfTorchSaveAreToldByTheirName) {
+TEST(StateDict, RejectsFilesOfTorchSaveByExtension) {
   expect_error<c10::ValueError>([] { load_weights(*small_resnet(), "weights.pt"); },
                                 "weights.pt is a file of torch.save by its name; expected safetensors");
 }
 
-TEST(StateDict, TablesThatModelsComputeAreSkipped) {
+TEST(StateDict, IgnoresBuffersThatModelsCompute) {
   const auto model = make_model({.name = "swin_tiny_patch4_window7_224", .width = 0.34, .image_size = 32});
   auto tensors = copy_of(state_dict(*model));
-  // Older versions of timm saved them.
+  // Older versions of timm saved these buffers.
   tensors["layers.0.blocks.0.attn.relative_position_index"] = at::zeros({49, 49}, at::kLong);
   tensors["layers.0.blocks.1.attn_mask"] = at::zeros({4, 49, 49});
   EXPECT_TRUE(load_state_dict(*model, tensors, "x").empty());

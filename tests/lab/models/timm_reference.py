@@ -1,7 +1,7 @@
-"""timm's models, built from the same options as ours, and weights and images by a formula.
+"""Creates timm's models from the same options as ours, and weights and images by a formula.
 
-timm imports torchvision, which has no build for every torch. Nothing here uses its operators, so where
-they cannot be loaded their schemas are declared before the import:
+timm imports torchvision, which is not available for every version of torch. Its operators are not used here. If they
+cannot be loaded, their schemas are declared before the import:
 
     pip install torch==2.13.0 numpy safetensors huggingface_hub pyyaml pillow
     pip install --no-deps timm torchvision==0.28.0
@@ -26,7 +26,7 @@ from timm.models import resnet  # noqa: E402
 
 
 def build(options):
-    """The timm model that lab/models/models.h describes by these options."""
+    """Creates the timm model for the given ModelOptions (lab/models/models.h)."""
     name = options["name"]
     kwargs = {"num_classes": options.get("classes", 1000), "in_chans": options.get("channels", 3)}
     width = options.get("width", 1.0)
@@ -51,7 +51,7 @@ def build(options):
 
 
 def build_resnet(name, width, stem, depths, kwargs):
-    """timm knows neither the small stem nor another width of it: its own blocks, behind that stem."""
+    """Builds a ResNet from timm's blocks with our stem, because timm has neither the small stem nor other widths."""
     block = resnet.Bottleneck if name == "resnet50" else resnet.BasicBlock
     layers = depths or {"resnet18": (2, 2, 2, 2)}.get(name, (3, 4, 6, 3))
     base = max(8, 8 * round(64 * width / 8))
@@ -83,7 +83,7 @@ def build_resnet(name, width, stem, depths, kwargs):
 
 
 def uniform(name, count):
-    """Numbers in [-1, 1) that depend only on the name and the position: an integer hash of 32 bits."""
+    """Returns numbers in [-1, 1): a 32-bit hash of the name and the position."""
     mask = 0xFFFFFFFF
     seed = 2166136261
     for byte in name.encode():
@@ -96,7 +96,7 @@ def uniform(name, count):
 
 
 def formula(name, shape):
-    """The tensor of this name: weights of unit gain, normalizations near the identity."""
+    """Returns the tensor with this name: weights with unit gain, and normalizations close to the identity."""
     values = uniform(name, math.prod(shape)).reshape(shape)
     if name.endswith("running_var"):
         values = 1.0 + 0.5 * values
@@ -109,7 +109,7 @@ def formula(name, shape):
 
 
 def images(shape):
-    """A batch of images by the formula, of mean 0 and variance 1."""
+    """Returns a batch of images by the formula, with mean 0 and variance 1."""
     return (uniform("images", math.prod(shape)) * math.sqrt(3.0)).reshape(shape).to(torch.float32)
 
 

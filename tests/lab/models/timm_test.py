@@ -1,6 +1,6 @@
-"""Weights that the lab writes, read by Python's safetensors and by timm.
+"""Checks that Python's safetensors and timm can read the weights that the program writes.
 
-TENSORION_WRITE_WEIGHTS names the program of write_weights.cpp.
+TENSORION_WRITE_WEIGHTS is the path of the executable built from write_weights.cpp.
 """
 
 import importlib.util
@@ -37,10 +37,10 @@ CASES = [
 
 @pytest.fixture(params=CASES, ids=lambda case: case["name"])
 def written(request, tmp_path):
-    """The options, and the files of the weights and of the images with the lab's answers."""
+    """Returns the options, the file of weights, and the file with images and our logits."""
     program = os.environ.get("TENSORION_WRITE_WEIGHTS")
     if not program:
-        pytest.skip("TENSORION_WRITE_WEIGHTS does not name the program; run through ctest")
+        pytest.skip("TENSORION_WRITE_WEIGHTS is not set; run this test with ctest")
     options = {"classes": 10, **request.param}
     (tmp_path / "options.json").write_text(json.dumps(options))
     files = [tmp_path / name for name in ("options.json", "weights.safetensors", "answers.safetensors")]
@@ -59,7 +59,7 @@ def test_python_reads_our_files(written):
 def test_timm_loads_our_weights(written):
     for package in ("timm", "torchvision"):
         if importlib.util.find_spec(package) is None:
-            pytest.skip(f"{package} is not installed (timm_reference.py says how)")
+            pytest.skip(f"{package} is not installed (see timm_reference.py)")
     from timm_reference import build
 
     options, weights, answers = written

@@ -12,15 +12,15 @@ const auto& golden() {
   return values;
 }
 
-TEST(Vit, StructureIsTimms) { testing::expect_structure(golden()); }
+TEST(Vit, StructureMatchesTimm) { testing::expect_structure(golden()); }
 
-TEST(Vit, OutputsAreTimms) { testing::expect_outputs(golden()); }
+TEST(Vit, OutputsMatchTimm) { testing::expect_outputs(golden()); }
 
-TEST(Vit, InitialWeightsAreTimms) { testing::expect_initial_weights(golden()); }
+TEST(Vit, InitialWeightsMatchTimm) { testing::expect_initial_weights(golden()); }
 
-TEST(Vit, GradientsAreTimms) { testing::expect_training_step(golden()); }
+TEST(Vit, GradientsMatchTimm) { testing::expect_training_step(golden()); }
 
-TEST(Vit, Learns) {
+TEST(Vit, DecreasesTheLoss) {
   ModelOptions options{
       .name = "vit_small_patch16_224", .classes = 4, .width = 0.34, .image_size = 32, .depths = {2}};
   testing::expect_learns(options, {8, 3, 32, 32}, 0.02);
@@ -28,10 +28,10 @@ TEST(Vit, Learns) {
   testing::expect_learns(options, {8, 3, 32, 32}, 0.02);
 }
 
-TEST(Vit, BadOptionsAreNamed) {
+TEST(Vit, RejectsInvalidOptions) {
   expect_error<c10::ValueError>(
       [] { Vit({.image_size = 100}); },
-      "[tensorion.vit] the image size must be a multiple of the patch size 16, got 100");
+      "[tensorion.vit] image_size must be a multiple of the patch size 16, got 100");
   expect_error<c10::ValueError>([] { Vit({.dim = 100, .heads = 3}); }, "got dim 100 and heads 3");
   expect_error<c10::ValueError>([] { Vit({.depth = 0}); }, "depth must be at least 1, got 0");
   expect_error<c10::ValueError>([] { Vit({.classes = -1}); }, "classes must be at least 1, got -1");

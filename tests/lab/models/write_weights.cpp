@@ -1,5 +1,5 @@
-// write_weights OPTIONS.json WEIGHTS ANSWERS: makes the model of the options,
-// writes its weights, and to ANSWERS the images and what it makes of them.
+// write_weights OPTIONS.json WEIGHTS ANSWERS: creates a model from the options and writes its weights to
+// WEIGHTS. Writes a batch of images and the model's logits to ANSWERS.
 #include <fstream>
 #include <iostream>
 

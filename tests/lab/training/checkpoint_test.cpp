@@ -19,7 +19,7 @@ void save(const TemporaryFolder& folder, TinyRun& run) {
   save_checkpoint(folder.path(), run.model, run.optimizer, run.trainer.state());
 }
 
-TEST(Checkpoint, ThePreviousOneStepsIn) {
+TEST(Checkpoint, FallsBackToPreviousCheckpoint) {
   const TemporaryFolder folder;
   TinyRun run;
   run.trainer.set_state({.epoch = 0, .batch = 1});
@@ -31,16 +31,16 @@ TEST(Checkpoint, ThePreviousOneStepsIn) {
     return load_checkpoint(folder.path(), other.model, other.optimizer, warn)->batch;
   };
   EXPECT_EQ(load(no_warning), 2);
-  // Killed between the two renames of the next one.
+  // The process was killed between the two renames of the next checkpoint.
   std::filesystem::rename(folder.file("checkpoint.safetensors"), folder.file("x"));
   EXPECT_EQ(load(no_warning), 1);
-  // Damaged.
+  // The newest checkpoint is truncated.
   write_bytes(folder.file("checkpoint.safetensors"), read_bytes(folder.file("x")).substr(0, 1000));
   std::string warning;
   EXPECT_EQ(load([&](const std::string& what) { warning = what; }), 1);
   EXPECT_NE(warning.find("checkpoint.safetensors: "), std::string::npos) << warning;
-  EXPECT_NE(warning.find("the checkpoint before it"), std::string::npos) << warning;
-  // Without one before it, it is an error.
+  EXPECT_NE(warning.find("continuing from the previous checkpoint"), std::string::npos) << warning;
+  // Without a previous checkpoint, a damaged one is an error.
   write_bytes(folder.file("checkpoint.safetensors"), read_bytes(folder.file("x")).substr(0, 1000));
   expect_error<c10::ValueError>([&] { load(no_warning); }, folder.file("checkpoint.safetensors"));
   std::filesystem::remove(folder.file("checkpoint.safetensors"));
@@ -48,7 +48,7 @@ TEST(Checkpoint, ThePreviousOneStepsIn) {
   EXPECT_FALSE(load_checkpoint(folder.path(), other.model, other.optimizer, no_warning).has_value());
 }
 
-TEST(Checkpoint, ADamagedOneDoesNotTakeThePlaceOfTheGoodOne) {
+TEST(Checkpoint, DamagedCheckpointDoesNotReplaceIntactOne) {
   const TemporaryFolder folder;
   const auto newest = folder.file("checkpoint.safetensors");
   const auto previous = folder.file("checkpoint.previous.safetensors");
@@ -59,7 +59,7 @@ TEST(Checkpoint, ADamagedOneDoesNotTakeThePlaceOfTheGoodOne) {
   run.trainer.set_state({.epoch = 0, .batch = 2});
   save(folder, run);
   auto damaged = read_bytes(newest);
-  damaged[damaged.size() / 2] ^= 4;  // in the data: a tensor like any other but for the checksum
+  damaged[damaged.size() / 2] ^= 4;  // in the data of a tensor, so only the checksum can detect it
   write_bytes(newest, damaged);
   TinyRun other;
   std::string warning;
@@ -70,7 +70,7 @@ TEST(Checkpoint, ADamagedOneDoesNotTakeThePlaceOfTheGoodOne) {
   EXPECT_EQ(read_bytes(newest), good);
   EXPECT_FALSE(std::filesystem::exists(previous));
 
-  // Both damaged: each is named.
+  // If both are damaged, the error contains both paths.
   write_bytes(newest, damaged);
   write_bytes(previous, damaged);
   const auto load = [&] { load_checkpoint(folder.path(), other.model, other.optimizer, no_warning); };
@@ -80,7 +80,7 @@ TEST(Checkpoint, ADamagedOneDoesNotTakeThePlaceOfTheGoodOne) {
   EXPECT_EQ(read_bytes(previous), damaged);
 }
 
-TEST(Checkpoint, WhatDoesNotFitIsNamed) {
+TEST(Checkpoint, RejectsInvalidContents) {
   const TemporaryFolder folder;
   TinyRun run;
   save(folder, run);
@@ -95,34 +95,38 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   changed.metadata["format"] = "something else";
   write_safetensors(path, changed.tensors, changed.metadata);
   refuse("expected the format tensorion-checkpoint-2, got 'something else'");
-  // The last: a number beyond any integer was converted all the same.
+  // Regression test for the last case: a number out of the range of integers was converted nevertheless.
   for (const std::string state :
        {"", "{", "{}", R"({"epoch": "1"})", "[]", R"({"epoch": 1e300, "loss_sum": 0})"}) {
     changed = good;
     changed.metadata["state"] = state;
     write_safetensors(path, changed.tensors, changed.metadata);
-    refuse("the state is not valid");
+    refuse("the training state is not valid");
   }
   changed = good;
   changed.tensors.erase("generator");
   write_safetensors(path, changed.tensors, changed.metadata);
-  refuse("the state of the generator is missing");
+  refuse("the state of the random number generator is missing");
   const auto size = good.tensors.at("generator").numel();
   for (const auto& wrong : {at::zeros({3}, at::kByte), at::zeros({size}), at::full({size}, 255, at::kByte)}) {
     changed = good;
     changed.tensors["generator"] = wrong;
     write_safetensors(path, changed.tensors, changed.metadata);
-    refuse(path + ": the state of the generator is not valid");
+    refuse(path + ": the state of the random number generator is not valid");
   }
-  // Torch takes a place in the generator's table that leaves less than the state says, and reads beyond the
-  // table.
+  // Torch accepts a state whose position and number of remaining values disagree, and then reads beyond the
+  // end of the generator's table.
   changed = good;
   changed.tensors["generator"] = good.tensors.at("generator").clone();
-  changed.tensors["generator"].slice(0, 8, 12).copy_(at::tensor({88, 2, 0, 0}, at::kByte));  // 600 left
+  changed.tensors["generator"].slice(0, 8, 12).copy_(
+      at::tensor({88, 2, 0, 0}, at::kByte));  // 600 values left
   changed.tensors["generator"].slice(0, 16, 24).copy_(
-      at::tensor({88, 2, 0, 0, 0, 0, 0, 0}, at::kByte));  // from 600
+      at::tensor({88, 2, 0, 0, 0, 0, 0, 0}, at::kByte));  // position 600
   write_safetensors(path, changed.tensors, changed.metadata);
-  refuse(path + ": the state of the generator is not valid: place 600 with 600 left of 624");
+  refuse(path +
+         ": the state of the random number generator is not valid: position 600 does not match 600 values "
+         "left of "
+         "624");
   changed = good;
   changed.tensors.erase("model.fc.bias");
   write_safetensors(path, changed.tensors, changed.metadata);
@@ -131,13 +135,13 @@ TEST(Checkpoint, WhatDoesNotFitIsNamed) {
   changed.tensors["model.fc.weight"] = at::zeros({5, 4 * 36});
   changed.tensors["model.fc.bias"] = at::zeros({5});
   write_safetensors(path, changed.tensors, changed.metadata);
-  refuse("is of another number of classes");
+  refuse("has a different number of classes");
 }
 
-TEST(Checkpoint, NothingInItIsExecuted) {
+TEST(Checkpoint, DoesNotExecuteCode) {
   const TemporaryFolder folder;
   const auto mark = folder.file("executed");
-  // What Python's pickle would run.
+  // Bytes that Python's pickle would execute.
   write_bytes(folder.file("checkpoint.safetensors"), "cos\nsystem\n(S'touch " + mark + "'\ntR.");
   TinyRun run;
   expect_error<c10::ValueError>([&] { load_checkpoint(folder.path(), run.model, run.optimizer, no_warning); },
@@ -145,8 +149,8 @@ TEST(Checkpoint, NothingInItIsExecuted) {
   EXPECT_FALSE(std::filesystem::exists(mark));
 }
 
-// The optimizer was loaded before the model, and the model before its head was looked at.
-TEST(Checkpoint, WhatIsRefusedChangesNothing) {
+// Regression test: the optimizer was loaded before the model was checked, and the model before its head was.
+TEST(Checkpoint, FailedLoadChangesNothing) {
   const TemporaryFolder folder;
   TinyRun run;
   save(folder, run);

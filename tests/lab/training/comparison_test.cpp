@@ -20,7 +20,7 @@ RunSummary run(const std::string& optimizer, int64_t seed, const std::vector<dou
   return summary;
 }
 
-TEST(Comparison, StatisticsOfTheRunsThatFinished) {
+TEST(Comparison, ComputesStatisticsOfFinishedRuns) {
   const std::vector<RunSummary> runs{run("sgd", 0, {0.5, 0.75, 0.625}), run("muon", 0, {0.5}),
                                      run("sgd", 1, {0.25, 0.125}), run("sgd", 2, {})};
   const auto rows = compare(runs);
@@ -48,7 +48,7 @@ TEST(Comparison, StatisticsOfTheRunsThatFinished) {
   EXPECT_NE(table.str().find("1 diverged"), std::string::npos);
 }
 
-TEST(Comparison, LabelsTellRunsOfOneOptimizerApart) {
+TEST(Comparison, LabelsDistinguishRunsOfOneOptimizer) {
   auto flat = run("tensorion", 0, {0.5}), online = run("tensorion", 0, {0.75});
   flat.identity.label = "flat";
   const auto rows = compare({flat, online});
@@ -64,7 +64,7 @@ TEST(Comparison, LabelsTellRunsOfOneOptimizerApart) {
   EXPECT_EQ(again.identity.label, "flat");
 }
 
-TEST(Metrics, SummariesComeBackFromTheirFiles) {
+TEST(Metrics, SummariesRoundTripThroughJson) {
   auto summary = run("sgd", 3, {0.1, 1.0 / 3, 0.2});
   summary.epochs[1].train_loss = NAN;
   summary.skipped_steps = 4;

@@ -1,4 +1,4 @@
-"""Writes golden/schedules.json: what torch's schedulers give, step by step."""
+"""Writes golden/schedules.json: the values of torch's schedulers at every step."""
 
 import json
 import warnings
@@ -16,7 +16,7 @@ def optimizers():
 
 
 def values(optimizer, scheduler, steps, stride=1):
-    """The learning rate and the momentum or beta1 of every step; the scheduler moves every `stride` steps."""
+    """Returns the learning rate and the momentum (or beta1) of every step. The scheduler steps every `stride` steps."""
     rows = []
     for step in range(steps):
         group = optimizer.param_groups[0]
@@ -55,7 +55,7 @@ def multistep(milestones, gamma):
 
 
 def main():
-    warnings.simplefilter("ignore")  # the schedulers move without the optimizer
+    warnings.simplefilter("ignore")  # torch warns because the schedulers step without the optimizer
     cases = [
         case("constant", lambda optimizer, steps: lr_scheduler.ConstantLR(optimizer, 1.0), 2, 3),
         case("cosine", lambda optimizer, steps: lr_scheduler.CosineAnnealingLR(optimizer, steps), 4, 5),

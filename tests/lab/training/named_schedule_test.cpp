@@ -10,15 +10,15 @@ namespace {
 using nlohmann::json;
 using tensorion::testing::expect_error;
 
-// Torch multiplies step by step, here it is a formula.
+// Torch updates the learning rate recursively; our schedules are closed formulas.
 constexpr double kRounding = 1e-14;
 
 json golden_schedules() { return json::parse(std::ifstream(TENSORION_GOLDEN_DIR "/schedules.json")); }
 
-// By their number in the file.
+// The parameter is the index of the schedule in the file.
 class GoldenSchedule : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(GoldenSchedule, ValuesAreTorchs) {
+TEST_P(GoldenSchedule, MatchesTorch) {
   const auto golden = golden_schedules().at(GetParam());
   ScheduleOptions options;
   options.name = golden["schedule"];
@@ -38,7 +38,7 @@ TEST_P(GoldenSchedule, ValuesAreTorchs) {
 
 INSTANTIATE_TEST_SUITE_P(All, GoldenSchedule, ::testing::Range(size_t{0}, golden_schedules().size()));
 
-TEST(Schedule, BadOptionsAreNamed) {
+TEST(Schedule, RejectsInvalidOptions) {
   const auto refuse = [](const ScheduleOptions& options, int64_t epochs, const std::string& part) {
     expect_error<c10::ValueError>([&] { make_schedule(options, epochs, 1); }, part);
   };

@@ -16,7 +16,7 @@ using tensorion::testing::expect_error;
 using tensorion::testing::gaussian;
 using testing::TinyModel;
 
-// A few steps on gradients that depend on the step only.
+// Takes a few steps with gradients that depend only on the step.
 void take_steps(const TinyModel& model, torch::optim::Optimizer& optimizer, int64_t first, int64_t count) {
   for (int64_t step = first; step < first + count; ++step) {
     uint64_t seed = 100 * static_cast<uint64_t>(step);
@@ -32,7 +32,7 @@ void expect_same_parameters(const TinyModel& model, const TinyModel& reference, 
   }
 }
 
-TEST(Optimizers, SgdIsTorchs) {
+TEST(Optimizers, SgdMatchesTorch) {
   TinyModel model, reference;
   Tensorion optimizer(model.parameters(), default_options("sgd"));
   torch::optim::SGD torchs(reference.parameters(),
@@ -42,7 +42,7 @@ TEST(Optimizers, SgdIsTorchs) {
   expect_same_parameters(model, reference, 1e-5);
 }
 
-TEST(Optimizers, AdamwIsTorchs) {
+TEST(Optimizers, AdamwMatchesTorch) {
   TinyModel model, reference;
   Tensorion optimizer(model.parameters(), default_options("adamw").lr(0.01));
   torch::optim::AdamW torchs(reference.parameters(), torch::optim::AdamWOptions(0.01).weight_decay(0.01));
@@ -51,20 +51,20 @@ TEST(Optimizers, AdamwIsTorchs) {
   expect_same_parameters(model, reference, 1e-5);
 }
 
-TEST(Optimizers, MuonOrthogonalizesTheFlattenedKernel) {
+TEST(Optimizers, MuonOrthogonalizesFlattenedKernel) {
   TinyModel model;
   Tensorion optimizer(model.parameters(), default_options("muon").lr(0.5).weight_decay(0).polar("svd"));
   const auto& kernel = model.named_parameters()["conv.weight"];
   const auto before = kernel.detach().clone();
   take_steps(model, optimizer, 0, 1);
   const auto update = (before - kernel.detach()).flatten(1);
-  const double scale = 0.5 * 0.2 * std::sqrt(9.0);  // of the 4 x 9 matrix
+  const double scale = 0.5 * 0.2 * std::sqrt(9.0);  // for a 4 x 9 matrix
   expect_close(at::mm(update, update.t()) / (scale * scale), at::eye(4), 1e-5);
   ASSERT_EQ(optimizer.param_groups().size(), 2U);
   EXPECT_EQ(optimizer.param_groups()[0].params().size(), 1U);
 }
 
-TEST(Optimizers, JsonHasWhatTheOptimizerHas) {
+TEST(Optimizers, JsonHasTheOptionsOfTheOptimizer) {
   const auto keys = [](const std::string& optimizer) {
     std::vector<std::string> names;
     const auto json = to_json(optimizer, default_options(optimizer));
@@ -85,7 +85,7 @@ TEST(Optimizers, JsonHasWhatTheOptimizerHas) {
                                 "one of sgd, adamw, muon, tensorion, got lion");
 }
 
-TEST(OptimizerState, GoesOnBitForBit) {
+TEST(OptimizerState, ResumesBitForBit) {
   for (const auto& name : optimizer_names()) {
     TinyModel model, copy;
     Tensorion optimizer(model.parameters(), default_options(name));
@@ -106,7 +106,7 @@ TEST(OptimizerState, GoesOnBitForBit) {
   }
 }
 
-TEST(OptimizerState, WhatDoesNotFitIsNamed) {
+TEST(OptimizerState, RejectsMismatchedTensors) {
   TinyModel model;
   Tensorion optimizer(model.parameters(), default_options("tensorion"));
   take_steps(model, optimizer, 0, 1);
@@ -122,10 +122,11 @@ TEST(OptimizerState, WhatDoesNotFitIsNamed) {
   refuse([](auto& tensors) { tensors.erase("fc.bias.exp_avg"); }, "fc.bias.exp_avg is missing");
   refuse([](auto& tensors) { tensors["fc.bias.momentum_buffer"] = at::zeros({3}); },
          "fc.bias.momentum_buffer is unexpected");
-  refuse([](auto& tensors) { tensors["conv.weight.momentum_buffer"] = at::zeros({4, 1, 3, 2}); },
-         "conv.weight.momentum_buffer must be of shape [4, 1, 3, 3] and Float, got [4, 1, 3, 2] and Float");
+  refuse(
+      [](auto& tensors) { tensors["conv.weight.momentum_buffer"] = at::zeros({4, 1, 3, 2}); },
+      "conv.weight.momentum_buffer must have shape [4, 1, 3, 3] and dtype Float, got [4, 1, 3, 2] and Float");
   refuse([](auto& tensors) { tensors["fc.bias.step"] = at::zeros({}, at::kLong); },
-         "fc.bias.step must be of shape [] and");
+         "fc.bias.step must have shape [] and dtype");
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace tensorion::lab {
 namespace {
 
-TEST(Progress, TheLineOfAnEpochTellsWhenDataWasWaitedFor) {
+TEST(Progress, EpochLineReportsWaitingForData) {
   EpochMetrics metrics{.epoch = 2, .lr = 0.1, .train_loss = 1.5, .test_loss = 1.25, .test_accuracy = 0.5};
   metrics.seconds = 90;
   metrics.optimizer_seconds = 9;
@@ -17,7 +17,7 @@ TEST(Progress, TheLineOfAnEpochTellsWhenDataWasWaitedFor) {
   EXPECT_EQ(epoch_line(metrics, 3), line + ", 20 % waiting for data (--workers)");
 }
 
-TEST(Progress, Durations) {
+TEST(Progress, FormatsDurations) {
   EXPECT_EQ(duration(59.4), "0:59");
   EXPECT_EQ(duration(3599.6), "1:00:00");
 }

@@ -46,11 +46,11 @@ RunSummary run(
   return run_training(tiny_config(), tiny_splits(), options, quiet);
 }
 
-// The flag is polled after each of the four steps of an epoch, after each of its three test batches, and
-// between the epochs: 15 times.
+// The parameter is the poll at which the run is stopped. The flag is polled 15 times: after each of the four
+// steps and the three test batches of both epochs, and between the epochs.
 class StoppedRun : public ::testing::TestWithParam<int64_t> {};
 
-TEST_P(StoppedRun, GoesOnToTheSameEnd) {
+TEST_P(StoppedRun, ResumesToTheSameResult) {
   const TemporaryFolder folder;
   const auto expected = run(folder / "whole");
   int64_t polls = 0;

@@ -1,4 +1,4 @@
-// A model and data small enough to train in a test.
+// A model and a data set that are small enough to train in a test.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -16,7 +16,7 @@ namespace tensorion::lab::testing {
 inline constexpr int64_t kSide = 6;
 inline constexpr int64_t kClasses = 3;
 
-// A convolution, a random mask from torch's generator in training, and a linear layer.
+// A convolution, a random mask (in training mode, from torch's generator) and a linear layer.
 class TinyModel : public Classifier {
  public:
   explicit TinyModel(int64_t features = 4) {
@@ -35,7 +35,7 @@ class TinyModel : public Classifier {
   torch::nn::Linear fc_{nullptr};
 };
 
-// Noise with a bright row that tells the class.
+// Noise with a bright row whose position is the class.
 inline Dataset tiny_data(int64_t count, uint64_t seed) {
   auto pixels = at::randint(0, 100, {count, 1, kSide, kSide}, tensorion::testing::generator(seed), at::kByte);
   const auto labels = at::arange(count, at::kLong).remainder(kClasses);
@@ -55,7 +55,7 @@ inline DataLoader tiny_loader(int64_t count, int64_t batch_size, bool train) {
   return {tiny_data(count, train ? 1 : 2), {{kSide, kSide}, PaddedCrop{0}, false, {{0.5}, {0.5}}}, options};
 }
 
-// A trainer with all it needs: 3 epochs of 4 batches.
+// A trainer with its model, optimizer and data, for 3 epochs of 4 batches.
 struct TinyRun {
   explicit TinyRun(const std::string& optimizer_name = "tensorion", TrainerOptions options = {.epochs = 3})
       : optimizer(model.parameters(), default_options(optimizer_name)),

@@ -34,7 +34,7 @@ void expect_same_run(const TinyRun& run, const TinyRun& expected) {
   }
 }
 
-// Saves a checkpoint after every step and epoch, each into a folder of its own.
+// Saves a checkpoint after every step and epoch, each in its own folder.
 class SaveAll : public TrainingObserver {
  public:
   explicit SaveAll(TinyRun& run) : run_(run) {}
@@ -50,7 +50,7 @@ class SaveAll : public TrainingObserver {
   TinyRun& run_;
 };
 
-TEST(Trainer, Learns) {
+TEST(Trainer, DecreasesTheLoss) {
   TinyRun run("tensorion", {.epochs = 30});
   TrainingObserver quiet;
   const auto before = evaluate(run.model, run.test);
@@ -68,7 +68,7 @@ TEST(Trainer, Learns) {
   EXPECT_GT(last.data_seconds, 0);
 }
 
-TEST(Trainer, TakesAnyOptimizer) {
+TEST(Trainer, AcceptsAnyOptimizer) {
   TinyModel model;
   const auto train = tiny_loader(45, 12, true);
   const auto test = tiny_loader(30, 20, false);
@@ -79,7 +79,7 @@ TEST(Trainer, TakesAnyOptimizer) {
   EXPECT_LT(trainer.state().history.back().train_loss, trainer.state().history.front().train_loss);
 }
 
-TEST(Evaluation, IsTheMeanOverAllSamples) {
+TEST(Evaluation, AveragesOverAllSamples) {
   TinyModel model;
   const auto by_batches = evaluate(model, tiny_loader(30, 7, false));
   const auto loader = tiny_loader(30, 30, false);
@@ -93,7 +93,7 @@ TEST(Evaluation, IsTheMeanOverAllSamples) {
 
 class TrainerOfEachOptimizer : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(TrainerOfEachOptimizer, GoesOnBitForBitFromEveryCheckpoint) {
+TEST_P(TrainerOfEachOptimizer, ResumesBitForBitFromEveryCheckpoint) {
   const TrainerOptions options{.epochs = 2, .schedule = {.name = "onecycle"}, .label_smoothing = 0.1};
   TinyRun whole(GetParam(), options);
   SaveAll checkpoints(whole);
@@ -114,7 +114,7 @@ TEST_P(TrainerOfEachOptimizer, GoesOnBitForBitFromEveryCheckpoint) {
 
 INSTANTIATE_TEST_SUITE_P(All, TrainerOfEachOptimizer, ::testing::ValuesIn(optimizer_names()));
 
-// The kernel's gradient is not finite in the third step only.
+// The gradient of the kernel is not finite in the third step only.
 struct NonfiniteRun : TinyRun {
   explicit NonfiniteRun(const std::string& nonfinite)
       : TinyRun("sgd", {.epochs = 1, .nonfinite = nonfinite}) {
@@ -125,28 +125,28 @@ struct NonfiniteRun : TinyRun {
   TrainingObserver quiet;
 };
 
-TEST(Trainer, AGradientThatIsNotFiniteIsNamed) {
+TEST(Trainer, ReportsNonfiniteGradient) {
   NonfiniteRun run("error");
   expect_error<Diverged>([&] { run.trainer.run(run.quiet); },
                          "the gradient of conv.weight is not finite in epoch 1, step 3 of 4");
   EXPECT_TRUE(run.kernel_is_finite());
 }
 
-TEST(Trainer, AGradientThatIsNotFiniteIsSkipped) {
+TEST(Trainer, SkipsNonfiniteGradient) {
   NonfiniteRun run("skip");
   run.trainer.run(run.quiet);
   EXPECT_TRUE(run.kernel_is_finite());
   EXPECT_EQ(run.trainer.state().skipped_steps, 1);
 }
 
-TEST(Trainer, AGradientThatIsNotFiniteIsIgnored) {
+TEST(Trainer, IgnoresNonfiniteGradient) {
   NonfiniteRun run("ignore");
   run.trainer.run(run.quiet);
   EXPECT_FALSE(run.kernel_is_finite());
   EXPECT_EQ(run.trainer.state().skipped_steps, 0);
 }
 
-TEST(Trainer, ALossThatIsNotFiniteIsNamed) {
+TEST(Trainer, ReportsNonfiniteLoss) {
   TinyRun run("sgd", {.epochs = 1});
   const c10::NoGradGuard no_grad;
   run.model.named_parameters()["fc.bias"].fill_(NAN);
@@ -157,14 +157,14 @@ TEST(Trainer, ALossThatIsNotFiniteIsNamed) {
       "the loss is nan and the gradient of conv.weight is not finite in epoch 1, step 1 of 4");
 }
 
-TEST(Trainer, BadOptionsAndStatesAreNamed) {
+TEST(Trainer, RejectsInvalidOptionsAndStates) {
   expect_error<c10::ValueError>([] { TinyRun("sgd", {.label_smoothing = 1}); },
                                 "label_smoothing must be in [0, 1), got 1");
   expect_error<c10::ValueError>([] { TinyRun("sgd", {.nonfinite = "warn"}); },
                                 "nonfinite must be error, skip or ignore");
   TinyRun run;
   expect_error<c10::ValueError>([&] { run.trainer.set_state({.epoch = 4}); },
-                                "not one of 3 epochs of 4 batches: epoch 4");
+                                "does not match a run of 3 epochs of 4 batches: got epoch 4");
   expect_error<c10::ValueError>([&] { run.trainer.set_state({.batch = 5}); }, "batch 5");
   expect_error<c10::ValueError>([&] { run.trainer.set_state({.epoch = 1}); }, "metrics of 0 epochs");
 }

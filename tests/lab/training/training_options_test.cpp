@@ -1,4 +1,4 @@
-// What the options of a trainer do that the program's tests cannot see from outside.
+// Tests of trainer options whose effects are not visible in the output of the program.
 #include <ATen/ATen.h>
 
 #include <limits>
@@ -18,7 +18,7 @@ using testing::kSide;
 using testing::tiny_loader;
 using testing::TinyRun;
 
-// Without random numbers, so that a step depends on the samples alone and not on how they are split.
+// A model without random numbers, so that a step depends only on the samples and not on how they are batched.
 class LinearModel : public Classifier {
  public:
   LinearModel() {
@@ -34,8 +34,8 @@ class LinearModel : public Classifier {
   torch::nn::Linear fc_{nullptr};
 };
 
-TEST(TrainingOptions, AccumulatedBatchesAreOneLargeBatch) {
-  // 45 samples: the last batch, and with it the last step, is smaller.
+TEST(TrainingOptions, AccumulatedBatchesEqualOneLargeBatch) {
+  // With 45 samples, the last batch and the last step are smaller.
   const auto train = [](int64_t batch_size, int64_t accumulate) {
     LinearModel model;
     const auto data = tiny_loader(45, batch_size, true);
@@ -49,16 +49,16 @@ TEST(TrainingOptions, AccumulatedBatchesAreOneLargeBatch) {
   };
   const auto [large, large_loss] = train(12, 1);
   const auto [small, small_loss] = train(4, 3);
-  // Sums of a few dozen terms in float32, over a dozen steps.
+  // The tolerance is for sums of a few dozen float32 terms over a dozen steps.
   EXPECT_LT((large - small).abs().max().item<double>(), 1e-5);
   EXPECT_NEAR(large_loss, small_loss, 1e-5);
 }
 
-TEST(TrainingOptions, DeferredMetricsAreTheSame) {
+TEST(TrainingOptions, DeferredMetricsEqualImmediateMetrics) {
   TinyRun direct("tensorion", {.epochs = 3, .clip_grad = 0.5});
   TinyRun deferred("tensorion", {.epochs = 3, .clip_grad = 0.5, .defer_metrics = true});
   TrainingObserver quiet;
-  at::manual_seed(5);  // of dropout
+  at::manual_seed(5);  // for dropout
   direct.trainer.run(quiet);
   at::manual_seed(5);
   deferred.trainer.run(quiet);
@@ -67,13 +67,13 @@ TEST(TrainingOptions, DeferredMetricsAreTheSame) {
         << parameter.key();
   }
   for (size_t i = 0; i < 3; ++i) {
-    // The same doubles, summed in another order.
+    // The same float64 values, summed in a different order.
     EXPECT_NEAR(direct.trainer.state().history[i].train_loss, deferred.trainer.state().history[i].train_loss,
                 1e-12);
   }
 }
 
-TEST(TrainingOptions, DeferredDivergenceIsNoticedBeforeTheEpochIsOver) {
+TEST(TrainingOptions, DeferredDivergenceIsDetectedWithinTheEpoch) {
   TinyRun run("sgd", {.epochs = 2, .defer_metrics = true});
   {
     const c10::NoGradGuard no_grad;
@@ -85,7 +85,7 @@ TEST(TrainingOptions, DeferredDivergenceIsNoticedBeforeTheEpochIsOver) {
   EXPECT_TRUE(run.trainer.state().history.empty());
 }
 
-TEST(TrainingOptions, ScalerHalvesAtAnOverflowAndGrowsAgain) {
+TEST(TrainingOptions, LossScalerBacksOffAndGrows) {
   LossScaler scaler(at::kCPU);
   const double initial = scaler.scale();
   std::vector<at::Tensor> gradients{at::full({3}, 2 * initial), at::full({2}, -initial)};
@@ -97,7 +97,7 @@ TEST(TrainingOptions, ScalerHalvesAtAnOverflowAndGrowsAgain) {
   EXPECT_EQ(scaler.scale(), initial / 2);
   gradients = {at::ones({1})};
   for (int i = 0; i < 1000; ++i) EXPECT_TRUE(scaler.unscale(gradients));
-  // A scaler that is restored half way grows at the same step.
+  // A scaler that is restored halfway grows at the same step.
   LossScaler restored(at::kCPU);
   restored.load_state(scaler.state());
   for (int i = 0; i < 999; ++i) restored.unscale(gradients);
@@ -107,9 +107,10 @@ TEST(TrainingOptions, ScalerHalvesAtAnOverflowAndGrowsAgain) {
   expect_error<c10::ValueError>([&] { restored.load_state({}); }, "expected the state of the loss scale");
 }
 
-TEST(TrainingOptions, TensorsOfATrainerFitOnlyItsModel) {
+TEST(TrainingOptions, RejectsTensorsOfAnotherModel) {
   TinyRun run("sgd", {.epochs = 1, .ema = 0.9, .amp = "fp16"});
-  EXPECT_EQ(run.trainer.tensors().size(), 2);  // the scale; there is no average before the first step
+  EXPECT_EQ(run.trainer.tensors().size(),
+            2);  // only the loss scale: there is no average before the first step
   const auto scale = run.trainer.tensors();
   auto wrong = scale;
   wrong["ema.fc.weight"] = at::ones({1});
@@ -117,21 +118,21 @@ TEST(TrainingOptions, TensorsOfATrainerFitOnlyItsModel) {
   EXPECT_TRUE(run.trainer.average().empty());
 }
 
-TEST(TrainingOptions, ClippingIsTorchs) {
+TEST(TrainingOptions, ClippingMatchesTorch) {
   LinearModel model;
   model.forward(at::ones({2, 1, kSide, kSide})).sum().backward();
   auto parts = gradients(model);
-  const auto before = norm_of(parts);
+  const auto before = get_total_norm(parts);
   double squares = 0;
   for (const auto& part : parts) squares += part.to(at::kDouble).square().sum().item<double>();
   EXPECT_NEAR(before.item<double>(), std::sqrt(squares), 1e-4);
   clip(parts, before, 2 * before.item<double>());
-  EXPECT_NEAR(norm_of(parts).item<double>(), before.item<double>(), 1e-5);
+  EXPECT_NEAR(get_total_norm(parts).item<double>(), before.item<double>(), 1e-5);
   clip(parts, before, 0.25);
-  EXPECT_NEAR(norm_of(parts).item<double>(), 0.25, 1e-5);
+  EXPECT_NEAR(get_total_norm(parts).item<double>(), 0.25, 1e-5);
 }
 
-TEST(Device, NamesOfOthersAreErrors) {
+TEST(Device, RejectsUnknownNames) {
   EXPECT_EQ(resolve_device("cpu"), c10::Device(at::kCPU));
   for (const char* name : {"", "gpu", "meta", "cpu:x"}) {
     SCOPED_TRACE(name);
