@@ -32,8 +32,7 @@ void LossScaler::load_state(const NamedTensors& tensors) {
   TORCH_CHECK_VALUE(scale != tensors.end() && growth != tensors.end() && scale->second.numel() == 1 &&
                         growth->second.numel() == 1,
                     "[tensorion.checkpoint] expected the state of the loss scaler as two scalars, but it is "
-                    "missing or has a "
-                    "different shape");
+                    "missing or has a different shape");
   scale_.copy_(scale->second.reshape({}));
   growth_.copy_(growth->second.reshape({}));
 }

@@ -169,8 +169,8 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   check_run(config, data, options);
   if (fs::exists(folder / "summary.json")) {
     auto summary = read_run_summary(folder);
-    if (!summary.diverged)
-      remove_checkpoints(folder);  // left if the run was killed after writing its summary
+    // A run that was killed right after it wrote its summary leaves checkpoints.
+    if (!summary.diverged) remove_checkpoints(folder);
     return summary;
   }
 

@@ -41,8 +41,7 @@ Schedule make_schedule(const ScheduleOptions& options, int64_t epochs, int64_t s
                     " epochs of ", steps_per_epoch, " steps");
   auto milestones = epochs_of_milestones(options, epochs);
   for (auto& milestone : milestones) milestone *= steps_per_epoch;
-  auto multistep_schedule =
-      multistep(milestones, options.gamma);  // checks its options even if it is not used
+  auto multistep_schedule = multistep(milestones, options.gamma);  // always, so that its options are checked
 
   const int64_t steps = epochs * steps_per_epoch;
   TORCH_CHECK_VALUE(options.warmup_epochs >= 0 && options.warmup_epochs < static_cast<double>(epochs),

@@ -46,7 +46,7 @@ def test_weights_without_a_run_take_flags(trained, cifar10, tmp_path):
     weights.write_bytes((trained / "weights.safetensors").read_bytes())
     result = run("eval", "--weights", weights, "--dataset", "cifar10", "--data", cifar10, *TINY_MODEL)
     assert f"accuracy {100 * metrics(trained)[-1]['test_accuracy']:.2f} %" in result.stdout
-    assert "--out DIR keeps it" in result.stdout
+    assert "--out DIR saves the results" in result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"weights.safetensors"}
     # The model can be told by the weights, the data set by their metadata.
     alone = run("eval", "--weights", weights, "--data", cifar10)

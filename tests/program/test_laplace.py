@@ -60,7 +60,7 @@ def test_laplace(tmp_path):
     assert f"figures in {out}/report" in result.stdout
     page = (out / "report" / "index.html").read_text()
     assert page.count("<h2>") == 2
-    assert "already has results" in run(*LAPLACE, "--out", out, expect=1).stderr
+    assert "already contains results" in run(*LAPLACE, "--out", out, expect=1).stderr
 
 
 def test_laplace_goes_on_with_what_is_there(tmp_path):

@@ -89,8 +89,8 @@ def test_bad_runs_are_named(tmp_path, damage, message):
     [
         ("none", "no such directory"),
         ("file", "expected a directory, got a file"),
-        ("empty", "the directory is empty; expected metrics.jsonl and config.json, as `tensorion train`"),
-        (".", "no runs found; expected metrics.jsonl and config.json, as `tensorion train`"),
+        ("empty", "the directory is empty; expected metrics.jsonl and config.json of `tensorion train`"),
+        (".", "no runs found; expected metrics.jsonl and config.json of `tensorion train`"),
     ],
 )
 def test_folders_without_runs_are_named(name, message, tmp_path):

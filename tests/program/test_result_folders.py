@@ -61,7 +61,7 @@ def test_results_of_another_command_are_left_alone(command, owner, resume, resul
 def test_results_are_not_begun_twice(command, results, cifar10):
     before = snapshot(results)
     message = run(*commands(cifar10)[command], "--out", results / command, expect=1).stderr
-    assert f"{results / command} already has " in message
+    assert f"{results / command} already contains " in message
     assert "continue with --resume" in message
     assert snapshot(results) == before
 
@@ -71,7 +71,7 @@ def test_a_comparison_looks_at_all_of_its_folders_first(cifar10, tmp_path):
     flags = [*commands(cifar10)["compare"], "--out", tmp_path / "all"]
     run(*commands(cifar10)["train"], "--optimizer", "adamw", "--out", tmp_path / "all" / "adamw-seed0")
     before = snapshot(tmp_path)
-    assert "adamw-seed0 already has a run" in run(*flags, expect=1).stderr
+    assert "adamw-seed0 already contains a run" in run(*flags, expect=1).stderr
     assert snapshot(tmp_path) == before
     assert "adamw-seed0 was begun with --lr" in run(*flags, "--lr", "adamw=1e-4", "--resume", expect=1).stderr
     assert snapshot(tmp_path) == before

@@ -61,7 +61,7 @@ def test_tightness(image_folder, tmp_path):
         }
     # Over already: the same at once.
     assert run(*flags, "--resume").stdout == result.stdout
-    assert "already has results" in run(*flags, expect=1).stderr
+    assert "already contains results" in run(*flags, expect=1).stderr
 
 
 def test_tightness_goes_on_where_it_was_stopped(image_folder, tmp_path):

@@ -184,7 +184,7 @@ def test_names_that_are_no_devices(device, common, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--warmup-epochs", "1", "--schedule", "onecycle"], "--warmup-epochs is not for onecycle"),
+        (["--warmup-epochs", "1", "--schedule", "onecycle"], "--warmup-epochs cannot be used with onecycle"),
         (["--warmup-epochs", "2"], "--warmup-epochs must be at least 0 and less than the 2 epochs"),
         (["--ema", "1"], "--ema must be a number in [0, 1), got '1'"),
     ],

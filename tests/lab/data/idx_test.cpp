@@ -34,7 +34,7 @@ TEST(Idx, RejectsInvalidFiles) {
     expect_error<FileError>([&] { read_idx(path, 3); }, "[tensorion.data] " + path.string() + ": " + part);
   };
   expect("", "expected an IDX file of bytes with 3 dimensions, which starts with 0 0 8 3");
-  expect("hello, world, this is not it", "not an IDX file");
+  expect("hello, world, this is not it", "expected an IDX file");
   expect(idx(noise({4}, 3)), "expected an IDX file of bytes with 3 dimensions");
   expect(good.substr(0, 15), "the file ends within its header");
   expect(good.substr(0, good.size() - 1),

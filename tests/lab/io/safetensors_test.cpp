@@ -232,7 +232,7 @@ TEST_F(SafeTensorsTest, ChecksDtypesShapesAndOffsets) {
                  "tensor \"w\": shape [2] of F32 takes 8 bytes, but data_offsets [0,4] span 4");
   expect_refused(one("F32", "[2]", "[0,8]", 4),
                  "data_offsets [0,8] must be within the data, which has 4 bytes");
-  expect_refused(one("U8", "[2]", "[4,2]", 4), "data_offsets [4,2] are outside of the data");
+  expect_refused(one("U8", "[2]", "[4,2]", 4), "data_offsets [4,2] must be within the data");
   expect_refused(one("U8", "[2]", "[0]", 2), "data_offsets must be two non-negative integers, got [0]");
   expect_refused(one("U8", "[2]", "[-1,1]", 2), "data_offsets must be two non-negative integers, got [-1,1]");
   expect_refused(one("U8", "[2]", "[0,2.0]", 2),

@@ -158,7 +158,7 @@ def training(options, size):
 
 
 def sketch(named_tensors):
-    """Returns two numbers that distinguish the tensor from any other."""
+    """Returns two numbers per tensor: the sum of absolute values and the first value."""
     return {
         name: round_off([tensor.double().abs().sum().item(), tensor.flatten()[0].item()])
         for name, tensor in named_tensors
@@ -173,7 +173,7 @@ def write_json(path, value):
 
 
 def write_weights(path):
-    """Writes a small file of weights in half precision, as timm does, and returns the outputs of its model."""
+    """Writes weights in half precision, as timm does, and the outputs of their model to a small file."""
     model = timm.models.VisionTransformer(
         img_size=8, patch_size=4, embed_dim=8, depth=1, num_heads=2, num_classes=3, class_token=True
     ).eval()

@@ -157,7 +157,7 @@ TEST(StateDict, LoadsFilesWithoutHeadOrCounters) {
 
 TEST(StateDict, RejectsFilesOfTorchSaveByExtension) {
   expect_error<c10::ValueError>([] { load_weights(*small_resnet(), "weights.pt"); },
-                                "weights.pt is a file of torch.save by its name; expected safetensors");
+                                "weights.pt looks like a file of torch.save; expected a safetensors file");
 }
 
 TEST(StateDict, IgnoresBuffersThatModelsCompute) {

@@ -126,9 +126,9 @@ TEST(TrainingOptions, ClippingMatchesTorch) {
   double squares = 0;
   for (const auto& part : parts) squares += part.to(at::kDouble).square().sum().item<double>();
   EXPECT_NEAR(before.item<double>(), std::sqrt(squares), 1e-4);
-  clip(parts, before, 2 * before.item<double>());
+  clip_grads_with_norm_(parts, before, 2 * before.item<double>());
   EXPECT_NEAR(get_total_norm(parts).item<double>(), before.item<double>(), 1e-5);
-  clip(parts, before, 0.25);
+  clip_grads_with_norm_(parts, before, 0.25);
   EXPECT_NEAR(get_total_norm(parts).item<double>(), 0.25, 1e-5);
 }
 
