@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kMaxDeferredSteps = 50;  // steps after which deferred metrics are read
-constexpr double kMinLossScale = 1e-10;    // below this scale, the gradients cannot be represented in float16
+constexpr double kMinLossScale = 1e-10;    // if gradients overflow below this scale, the run has diverged
 constexpr char kAverage[] = "ema.";
 constexpr char kScaler[] = "scaler.";
 constexpr char kGenerator[] = "generator.";
