@@ -1,20 +1,22 @@
-# make build   everything, from nothing: .venv with the package, the program at .venv/bin/tensorion
-# make test    all tests; make test-portable: the numerical ones as if on other CPUs, and with up to 8 threads
-# make test-torch TORCH=2.15.0   the package's tests with another version of torch
-# make wheels TORCH="2.13.0 2.15.0"   one wheel for these, and a source distribution, in dist; make test-wheels: both
-#              installed and tried with each version
-# make recipes the recipes of docs/recipes.md with the frameworks that they are for (some 6 GB, in build-recipes)
-# make docs    the documentation as a web site, in build-docs/site
-# make demo    a look at what it does
-# make bench   side by side with other libraries; make bench-parts: where the time of a step goes
-# make lint    style and static checks
-# make asan    the C++ tests and the program's commands under AddressSanitizer and UBSan, by clang
-# make tsan    the parallel parts under ThreadSanitizer
-# make fuzz    each fuzz target for SECONDS=60
-# make format  bring the sources into that style
-# make clean   remove what was built (.venv stays)
+# make build         build everything, and install the package and the program into .venv
+# make test          run all tests
+# make test-portable run the numerical tests with the instruction sets of other CPUs and with up to 8 threads
+# make test-torch TORCH=2.15.0          run the package's tests with another version of torch
+# make wheels TORCH="2.13.0 2.15.0"     build one wheel for these versions, and a source distribution, in dist
+# make test-wheels TORCH="2.13.0 2.15.0"  install both with each version, and test them
+# make recipes       run docs/recipes.md with the real frameworks (about 6 GB, in build-recipes)
+# make docs          build the documentation as a web site in build-docs/site
+# make demo          compare four optimizers on a small model
+# make bench         run benchmarks against other libraries
+# make bench-parts   run micro-benchmarks of the parts of a step
+# make lint          check style, and run static analysis
+# make format        format the sources
+# make asan          run the C++ tests and the program under AddressSanitizer and UBSan, with clang
+# make tsan          run the parallel parts under ThreadSanitizer
+# make fuzz          run each fuzz target for SECONDS=60
+# make clean         remove build products, but not .venv
 #
-# They need make, git and python3; scripts/setup.sh sees to the rest, or says what to install.
+# The targets need make, git and python3. scripts/setup.sh installs the other packages or lists those that are missing.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -39,8 +41,8 @@ build: build/.installed
 	$(PIP) install -qq --requirement scripts/requirements.txt
 	touch $@
 
-# One CMake build serves the tests, the program and the package. With CI set, scikit-build-core waits for
-# cmake's answer on a busy machine.
+# The tests, the program and the package share one CMake build. If CI is set, scikit-build-core waits longer for cmake on
+# a busy machine.
 build/.installed: .venv/.ready $(SOURCES)
 	CI=true $(PIP) install --verbose --no-build-isolation --no-deps \
 		--config-settings=build-dir=build \
@@ -49,7 +51,7 @@ build/.installed: .venv/.ready $(SOURCES)
 		--config-settings=cmake.define.TENSORION_TORCH_RPATH=ON .
 	touch $@
 
-# Both are run, whether or not the first fails.
+# Runs pytest even if ctest fails.
 test: build
 	cmake --build build --target tensorion_tests
 	@status=0; \
@@ -62,17 +64,17 @@ test-portable: build
 	scripts/test_portable.sh
 
 test-torch:
-	@test -n "$(TORCH)" || { echo 'Name a version of torch: make test-torch TORCH=2.15.0' >&2; exit 2; }
+	@test -n "$(TORCH)" || { echo 'Specify a version of torch: make test-torch TORCH=2.15.0' >&2; exit 2; }
 	scripts/setup.sh
 	scripts/test_torch.sh $(TORCH)
 
 wheels:
-	@test -n "$(TORCH)" || { echo 'Name versions of torch: make wheels TORCH="2.13.0 2.15.0"' >&2; exit 2; }
+	@test -n "$(TORCH)" || { echo 'Specify versions of torch: make wheels TORCH="2.13.0 2.15.0"' >&2; exit 2; }
 	scripts/setup.sh
 	scripts/make_wheels.sh $(TORCH)
 
 test-wheels:
-	@test -n "$(TORCH)" || { echo 'Name versions of torch: make test-wheels TORCH="2.13.0 2.15.0"' >&2; exit 2; }
+	@test -n "$(TORCH)" || { echo 'Specify versions of torch: make test-wheels TORCH="2.13.0 2.15.0"' >&2; exit 2; }
 	scripts/test_wheels.sh $(TORCH)
 
 recipes:
@@ -82,8 +84,8 @@ recipes:
 docs:
 	scripts/make_docs.sh
 
-# Four optimizers on a small ResNet and Fashion-MNIST, side by side: less than six minutes on two slow cores. Learning
-# rates: docs/training.md. Without the data, the Laplacian in tensor-train form instead, which needs none.
+# Compares four optimizers on a small ResNet and Fashion-MNIST in less than six minutes on two slow cores. The learning
+# rates are those of docs/training.md. If the data is not available, the demo runs the Laplace experiment instead.
 demo: build
 	.venv/bin/tensorion inspect resnet18
 	.venv/bin/python examples/compare_unfoldings.py
@@ -93,10 +95,10 @@ demo: build
 			--optimizers sgd,adamw,muon,tensorion --log-steps 10 --lr sgd=1.6,adamw=0.025,muon=0.025,tensorion=0.025 \
 			--schedule onecycle --epochs 3 --limit-train 9000 --limit-test 3000 --out runs/demo; \
 		.venv/bin/tensorion report runs/demo; \
-		echo; echo 'Look at runs/demo/report/test_accuracy.png: how far each optimizer is after the same number of epochs,'; \
-		echo 'from the same weights and in the same order of the data.'; \
+		echo; echo 'runs/demo/report/test_accuracy.png shows the test accuracy of each optimizer over the epochs. All'; \
+		echo 'optimizers start from the same weights and see the data in the same order.'; \
 	else \
-		echo; echo 'Fashion-MNIST is not here and could not be installed: the smallest eigenvalue of a Laplacian instead.'; \
+		echo; echo 'Fashion-MNIST is not available. Computing the smallest eigenvalue of a Laplacian instead.'; \
 		.venv/bin/tensorion laplace --problems 10x32x8 --steps 300 --lrs 0.003,0.01,0.03,0.1 --seeds 0 --out runs/demo; \
 	fi
 
@@ -121,7 +123,7 @@ bench-parts: build
 lint: build .venv/.lint
 	scripts/lint.sh
 
-# One build, in build-fuzz, serves both of these.
+# asan and fuzz share the build in build-fuzz.
 asan: .venv/.ready
 	scripts/setup.sh fuzz
 	cmake --preset fuzz
@@ -136,7 +138,7 @@ fuzz: .venv/.ready
 	cmake --build --preset fuzz
 	scripts/fuzz.sh $(SECONDS)
 
-# Code that was not built for it, such as torch's, is not looked at.
+# ThreadSanitizer ignores code that was not instrumented, such as torch.
 tsan: export TSAN_OPTIONS := halt_on_error=1:ignore_noninstrumented_modules=1
 tsan: .venv/.ready
 	cmake --preset tsan

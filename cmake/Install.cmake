@@ -1,4 +1,4 @@
-# The CMake package: find_package(Tensorion) gives Tensorion::tensorion.
+# Installs the CMake package: find_package(Tensorion) defines the target Tensorion::tensorion.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tensorion)
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/TensorionConfig.cmake.in TensorionConfig.cmake

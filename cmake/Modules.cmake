@@ -1,12 +1,12 @@
-# A module is a target that sees its own headers and those of the modules it names in DEPS, and no others: an include
-# against the direction of the dependencies does not compile.
+# A module is a target that can include only its own headers and those of the modules in DEPS. An include against the
+# direction of the dependencies does not compile.
 #
 #   tensorion_module(<target> SOURCES <path>... [HEADERS <path>...] [INTERNAL_HEADERS <path>...]
 #                    [PRIVATE_HEADERS <path>...] [DEPS <target>...])
 #
-# Paths are relative to the repository's root, and so are the includes: #include "tensorion/unfolding.h". HEADERS are
-# public: they are installed, by way of the directory's property TENSORION_HEADERS. INTERNAL_HEADERS are for the modules
-# that depend on this one, PRIVATE_HEADERS for the module alone.
+# Paths are relative to the root of the repository, as in #include "tensorion/unfolding.h". HEADERS are public and
+# installed, through the directory property TENSORION_HEADERS. INTERNAL_HEADERS are visible to the modules that depend
+# on this one, and PRIVATE_HEADERS only to the module itself.
 function(tensorion_module target)
   cmake_parse_arguments(arg "" "" "HEADERS;INTERNAL_HEADERS;PRIVATE_HEADERS;SOURCES;DEPS" ${ARGN})
   set_property(DIRECTORY APPEND PROPERTY TENSORION_HEADERS ${arg_HEADERS})
@@ -19,7 +19,7 @@ function(tensorion_module target)
   tensorion_precompile(${target})
 endfunction()
 
-# Sets `variable` to a folder from which just these headers can be included.
+# Sets `variable` to a folder from which only these headers can be included.
 function(tensorion_view variable name)
   set(view ${PROJECT_BINARY_DIR}/include/${name})
   file(MAKE_DIRECTORY ${view})
@@ -31,8 +31,8 @@ function(tensorion_view variable name)
   set(${variable} ${view} PARENT_SCOPE)
 endfunction()
 
-# Precompiled headers: ATen costs ten seconds a file without them. Where TENSORION_PRECOMPILED is "torch", torch's
-# optimizers too, which take twice as long to load.
+# Adds precompiled headers, since ATen's headers take ten seconds per file without them. If TENSORION_PRECOMPILED is
+# "torch", they include torch/optim.h, which takes twice as long to load.
 function(tensorion_precompile target)
   set(headers <ATen/ATen.h>)
   set(name tensorion_pch)

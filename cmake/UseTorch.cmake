@@ -1,10 +1,10 @@
-# Finds the libtorch that the active Python's torch package ships, unless the project around this one has found Torch
-# already, or CMAKE_PREFIX_PATH or Torch_DIR names one. Defines the target tensorion_torch, which the library links.
+# Finds the libtorch in the torch package of the active Python, unless the parent project has already found Torch, or
+# CMAKE_PREFIX_PATH or Torch_DIR names one. Defines the target tensorion_torch, which the library links.
 if(NOT Torch_DIR AND NOT TARGET torch)
   find_package(Python3 COMPONENTS Interpreter QUIET)
   if(Python3_FOUND)
-    # pip builds in an environment of its own, which it sets up by PYTHONPATH: -E looks past that, for the torch that
-    # the package will run with. Torch is not imported: that takes seconds, and the libraries of its device.
+    # pip builds in an isolated environment, which it sets up with PYTHONPATH. The flag -E ignores it and finds the
+    # torch that the package will run with. Torch is not imported, because that takes seconds and needs device libraries.
     set(find_torch "import importlib.util; print(*importlib.util.find_spec('torch').submodule_search_locations)")
     foreach(flags "" -E)
       execute_process(
@@ -18,19 +18,19 @@ if(NOT Torch_DIR AND NOT TARGET torch)
     endforeach()
   endif()
 endif()
-# A CUDA build of torch asks for the CUDA toolkit unless this target exists; only CUDA sources need
-# it, and there are none here.
+# The config of a CUDA build of torch requires the CUDA toolkit unless this target exists. Only CUDA sources need the
+# toolkit, and there are none here.
 if(NOT TARGET torch::cudart)
   add_library(torch::cudart INTERFACE IMPORTED GLOBAL)
 endif()
 if(NOT TARGET torch)
-  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # a project around this one links torch too
-  # Torch's own config warns about optional CUDA-era libraries that nothing here needs.
+  set(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL ON)  # A parent project links torch too.
+  # Torch's config warns about optional libraries that are not needed here.
   find_package(Torch CONFIG)
   unset(CMAKE_FIND_PACKAGE_TARGETS_GLOBAL)
   if(NOT Torch_FOUND)
     message(FATAL_ERROR
-      "Tensorion builds against an installed torch, and none was found by ${Python3_EXECUTABLE}. Install "
+      "Tensorion needs an installed torch to build against, but ${Python3_EXECUTABLE} found none. Install "
       "torch into that Python first, or set Python3_EXECUTABLE or CMAKE_PREFIX_PATH.")
   endif()
 endif()
@@ -40,8 +40,8 @@ endif()
 get_filename_component(TENSORION_TORCH_LIBRARY_DIR ${TORCH_LIBRARY} DIRECTORY)
 message(STATUS "Tensorion: torch ${Torch_VERSION} in ${TENSORION_TORCH_LIBRARY_DIR}")
 
-# Torch's headers and the libraries that every build of torch has. Devices are reached through torch's dispatcher, so
-# what is built here loads in CPU and in CUDA builds of the same version.
+# Torch's headers, and the libraries that every build of torch has. Devices are accessed through torch's dispatcher, so
+# the same binaries load with CPU and CUDA builds of one version.
 add_library(tensorion_torch INTERFACE)
 target_include_directories(tensorion_torch SYSTEM INTERFACE $<TARGET_PROPERTY:torch,INTERFACE_INCLUDE_DIRECTORIES>)
 target_compile_definitions(tensorion_torch INTERFACE $<TARGET_PROPERTY:torch,INTERFACE_COMPILE_DEFINITIONS>)

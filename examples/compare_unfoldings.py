@@ -1,8 +1,8 @@
-"""How much of the LMO's optimum each way to unfold a kernel attains, on the kernels of ResNet-18.
+"""Compares the fraction of the LMO's optimum that different unfoldings attain on kernels of ResNet-18.
 
-The momenta are random with decaying spectra, as in training. "flattened" is Muon's fixed unfolding, "balanced" the
-one that Tensorion chooses by shape, "online" the best for these values; `solved` says how many of the unfoldings
-it had to solve to know.
+The momenta are random with decaying spectra, as in training. "flattened" is Muon's fixed unfolding, "balanced" is the
+unfolding that Tensorion chooses by shape, and "online" is the best unfolding for the values. The column `solved` is the
+number of unfoldings whose nuclear norm "online" had to compute.
 """
 
 import torch
@@ -11,7 +11,7 @@ import tensorion
 
 
 def decaying(shape: tuple[int, ...]) -> torch.Tensor:
-    """A random tensor whose modes have directions of decreasing weight."""
+    """Create a random tensor whose singular values decay along each mode."""
     x = torch.randn(shape)
     for mode, size in enumerate(shape):
         weights = torch.arange(1.0, size + 1) ** -0.5

@@ -1,8 +1,8 @@
-"""Trains a small network with DistributedDataParallel; its ranks share the work of Tensorion's steps.
+"""Trains a small network with DistributedDataParallel. The ranks share the work of Tensorion's steps.
 
     torchrun --nproc-per-node 2 ddp.py
 
-Each rank has the whole model and a part of each batch. Pictures are generated: no data needed.
+Each rank has the whole model and a part of each batch. The images are generated, so no data is needed.
 """
 
 import argparse
@@ -28,8 +28,8 @@ def network() -> nn.Sequential:
     )
 
 
-def pictures(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The class is the quarter that is bright."""
+def make_images(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Create images whose class is the quarter that is bright."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(4, (count,), generator=generator)
     quarters = nn.functional.one_hot(y, 4).float().view(count, 1, 2, 2)
@@ -40,7 +40,7 @@ def pictures(count: int, seed: int) -> tuple[Tensor, Tensor]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--batch-size", type=int, default=64, help="of all ranks together")
+    parser.add_argument("--batch-size", type=int, default=64, help="global batch size")
     arguments = parser.parse_args()
 
     dist.init_process_group()
@@ -50,15 +50,15 @@ def main() -> None:
     torch.manual_seed(0)
     model = nn.parallel.DistributedDataParallel(network().to(device))
 
-    # The one argument that differs from training on one process.
+    # process_group is the only argument that differs from training in one process.
     optimizer = tensorion.Tensorion(model.parameters(), lr=0.02, fallback_lr=3e-3, process_group=dist.group.WORLD)
     if rank == 0:
         shapes = [param.shape for param in optimizer.param_groups[0]["params"]]
         plan = tensorion.plan(shapes, world_size)
-        print(f"ranks {plan.owners} solve for the {len(shapes)} kernels: {plan.speedup:.2f} times the speed of one")
+        print(f"ranks {plan.owners} own the {len(shapes)} kernels; expected speedup {plan.speedup:.2f}")
 
     for step in range(1, arguments.steps + 1):
-        x, y = pictures(arguments.batch_size, step)
+        x, y = make_images(arguments.batch_size, step)
         optimizer.zero_grad()
         output = model(x[rank::world_size].to(device))
         loss = nn.functional.cross_entropy(output, y[rank::world_size].to(device))
@@ -67,7 +67,7 @@ def main() -> None:
         if rank == 0 and step % 10 == 0:
             print(f"step {step}  loss {loss.item():.4f}", flush=True)
 
-    x, y = pictures(256, 0)
+    x, y = make_images(256, 0)
     with torch.no_grad():
         accuracy = (model(x.to(device)).argmax(1).cpu() == y).float().mean()
     weights = torch.cat([param.detach().flatten() for param in model.parameters()])

@@ -1,9 +1,9 @@
-"""Fine-tunes a Vision Transformer or Swin of timm: Tensorion for the patch embedding, AdamW for the rest.
+"""Fine-tunes a Vision Transformer or Swin from timm with Tensorion for the patch embedding and AdamW for the rest.
 
     python finetune_timm.py --model vit_small_patch16_224 --weights vit_small.safetensors --data FOLDER
     python finetune_timm.py --model swin_tiny_patch4_window7_224 --weights swin_tiny.pth --synthetic
 
-FOLDER holds train/<class>/* and val/<class>/*. Weights are read from a file, and nothing is downloaded.
+FOLDER contains train/<class>/* and val/<class>/*. Weights are read from a file. Nothing is downloaded.
 """
 
 import argparse
@@ -20,21 +20,21 @@ try:
     import timm
     from timm.data import create_transform, resolve_model_data_config
     from torchvision.datasets import ImageFolder
-except (ImportError, RuntimeError) as error:  # the latter by a torchvision that was made for another torch
-    sys.exit(f"this example needs timm, and the torchvision that fits torch {torch.__version__}: {error}")
+except (ImportError, RuntimeError) as error:  # A torchvision that was built for another torch raises RuntimeError.
+    sys.exit(f"this example needs timm and a torchvision built for torch {torch.__version__}: {error}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="vit_small_patch16_224", help="a name that timm knows")
-    parser.add_argument("--weights", type=Path, required=True, help="a .safetensors or .pth file for that model")
+    parser.add_argument("--model", default="vit_small_patch16_224", help="name of a timm model")
+    parser.add_argument("--weights", type=Path, required=True, help=".safetensors or .pth file with its weights")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, help="folder of train/ and val/")
-    source.add_argument("--synthetic", action="store_true", help="a few generated pictures instead")
+    source.add_argument("--data", type=Path, help="folder with train/ and val/")
+    source.add_argument("--synthetic", action="store_true", help="use a few generated images")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--lr", type=float, default=1e-3, help="of the patch embedding")
-    parser.add_argument("--fallback-lr", type=float, default=1e-4, help="of the rest, by AdamW")
+    parser.add_argument("--lr", type=float, default=1e-3, help="learning rate of the patch embedding")
+    parser.add_argument("--fallback-lr", type=float, default=1e-4, help="learning rate of AdamW for the rest")
     arguments = parser.parse_args()
 
     torch.manual_seed(0)
@@ -44,8 +44,8 @@ def main() -> None:
     read_weights(model, arguments.weights)
     model.reset_classifier(classes)
 
-    # The patch embedding is a kernel, of order 4. All else (matrices, norms, the position embedding) is of
-    # lower order, and so AdamW's; the new head would be even if matrices were not.
+    # The patch embedding is a kernel of order 4. Matrices, norms and the position embedding have a lower order and go
+    # to AdamW. to_fallback keeps the new head with AdamW for any min_order.
     groups = tensorion.param_groups(model, to_fallback=["head"], decay_vectors=False)
     optimizer = tensorion.Tensorion(groups, lr=arguments.lr, fallback_lr=arguments.fallback_lr, weight_decay=0.05)
     print(*(line for line in tensorion.describe(optimizer).splitlines() if "adamw" not in line), sep="\n")
@@ -77,8 +77,7 @@ def test(model: nn.Module, loader: DataLoader) -> float:
 def read_weights(model: nn.Module, file: Path) -> None:
     if not file.is_file():
         sys.exit(
-            f"{file} does not exist: download the weights of the model from where timm's page of it says, "
-            "and name the file with --weights"
+            f"{file} does not exist: download the weights from the page of the model, and pass the file with --weights"
         )
     if file.suffix == ".safetensors":
         from safetensors.torch import load_file
@@ -86,24 +85,24 @@ def read_weights(model: nn.Module, file: Path) -> None:
         weights = load_file(file)
     else:
         weights = torch.load(file, map_location="cpu", weights_only=True)
-        weights = weights.get("model", weights)  # as the authors of Swin save them
+        weights = weights.get("model", weights)  # The authors of Swin save weights under this key.
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        sys.exit(f"{file} does not hold weights of this model: {error}")
+        sys.exit(f"{file} does not contain weights of this model: {error}")
 
 
 def folders(folder: Path, config: dict) -> tuple[Dataset, Dataset, int]:
     for split in ("train", "val"):
         if not (folder / split).is_dir():
-            sys.exit(f"{folder} has no folder {split}, with a folder of pictures for each class")
+            sys.exit(f"expected {folder / split} with a folder of images for each class, got no such folder")
     train_set = ImageFolder(folder / "train", create_transform(**config, is_training=True))
     test_set = ImageFolder(folder / "val", create_transform(**config))
     return train_set, test_set, len(train_set.classes)
 
 
 def synthetic(config: dict) -> tuple[Dataset, Dataset, int]:
-    """Two classes: bright above, or below."""
+    """Create images of two classes: the upper or the lower half is bright."""
     channels, height, width = config["input_size"]
     y = torch.arange(16) % 2
     x = 0.5 * torch.randn(16, channels, height, width)

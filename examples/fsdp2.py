@@ -1,10 +1,10 @@
-"""Trains a small network whose parameters and momenta are sharded by FSDP2, with checkpoints to go on from.
+"""Trains a small network with FSDP2, which shards parameters and momenta, and saves checkpoints.
 
-    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1    # or restarts may find the addresses of processes that died
+    export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1    # Otherwise restarts may use addresses of dead processes.
     torchrun --nproc-per-node 2 --max-restarts 3 fsdp2.py --checkpoints FOLDER
 
-Started again, by you or by torchrun after a process died, it goes on from the last checkpoint, with as many
-processes as there are then. Pictures are generated: no data needed.
+If it is started again, by you or by torchrun after a process died, it resumes from the last checkpoint. The number of
+processes may differ. The images are generated, so no data is needed.
 """
 
 import argparse
@@ -28,8 +28,8 @@ def network() -> nn.Sequential:
     return nn.Sequential(block(1, 16), block(16, 32), block(32, 32), nn.Flatten(), nn.Linear(32 * 2 * 2, 4))
 
 
-def pictures(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """The class is the quarter that is bright."""
+def make_images(count: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Create images whose class is the quarter that is bright."""
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(4, (count,), generator=generator)
     quarters = nn.functional.one_hot(y, 4).float().view(count, 1, 2, 2)
@@ -43,8 +43,8 @@ def save(folder: Path, step: int, model: nn.Module, optimizer: tensorion.Tensori
 
 
 def load(folder: Path, model: nn.Module, optimizer: tensorion.Tensorion) -> int:
-    """Go on from the last complete checkpoint. Returns its step, 0 where there is none."""
-    # The metadata are written last.
+    """Load the last complete checkpoint, and return its step, or 0 if there is none."""
+    # The metadata is written last.
     complete = sorted(path.parent for path in folder.glob("*/.metadata"))
     if not complete:
         return 0
@@ -56,10 +56,10 @@ def load(folder: Path, model: nn.Module, optimizer: tensorion.Tensorion) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoints", type=Path, required=True, help="folder to save to, and to go on from")
+    parser.add_argument("--checkpoints", type=Path, required=True, help="folder of the checkpoints")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--save-every", type=int, default=10)
-    parser.add_argument("--batch-size", type=int, default=64, help="of all ranks together")
+    parser.add_argument("--batch-size", type=int, default=64, help="global batch size")
     arguments = parser.parse_args()
 
     dist.init_process_group()
@@ -75,14 +75,14 @@ def main() -> None:
             fully_shard(module)
     fully_shard(model)
 
-    # As on one process: the parameters know how they are sharded.
+    # The arguments are those of training in one process: DTensors carry their sharding.
     optimizer = tensorion.Tensorion(model.parameters(), lr=0.02, fallback_lr=3e-3)
     first = load(arguments.checkpoints, model, optimizer)
     if rank == 0 and first:
-        print(f"goes on from step {first}", flush=True)
+        print(f"resuming from step {first}", flush=True)
 
     for step in range(first + 1, arguments.steps + 1):
-        x, y = pictures(arguments.batch_size, step)
+        x, y = make_images(arguments.batch_size, step)
         optimizer.zero_grad()
         output = model(x[rank::world_size].to(device))
         loss = nn.functional.cross_entropy(output, y[rank::world_size].to(device))
@@ -93,7 +93,7 @@ def main() -> None:
         if step % arguments.save_every == 0:
             save(arguments.checkpoints, step, model, optimizer)
 
-    x, y = pictures(256, 0)
+    x, y = make_images(256, 0)
     with torch.no_grad():
         accuracy = (model(x.to(device)).argmax(1).cpu() == y).float().mean()
     if rank == 0:

@@ -1,8 +1,8 @@
-"""Trains a small network on CIFAR-10 (or pictures in folders) in an ordinary PyTorch loop, with Tensorion.
+"""Trains a small network with Tensorion in an ordinary PyTorch loop, on CIFAR-10 or on folders of images.
 
 python train_cifar.py --data cifar-10-batches-bin
 python train_cifar.py --data FOLDER        # FOLDER/train/<class>/*.jpg, FOLDER/test/<class>/*.jpg
-python train_cifar.py --synthetic          # generated pictures: no data needed
+python train_cifar.py --synthetic          # generated images
 """
 
 import argparse
@@ -40,27 +40,27 @@ def network(classes: int) -> nn.Sequential:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, help="folder of CIFAR-10's binary files, or of train/ and test/")
-    source.add_argument("--synthetic", action="store_true", help="generated pictures instead")
+    source.add_argument("--data", type=Path, help="folder with CIFAR-10's binary files, or with train/ and test/")
+    source.add_argument("--synthetic", action="store_true", help="use generated images")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--lr", type=float, default=0.02, help="of the kernels")
-    parser.add_argument("--fallback-lr", type=float, default=0.003, help="of everything else, by AdamW")
+    parser.add_argument("--lr", type=float, default=0.02, help="learning rate of the kernels")
+    parser.add_argument("--fallback-lr", type=float, default=0.003, help="learning rate of AdamW for the rest")
     parser.add_argument("--unfolding", choices=["balanced", "online"], default="balanced")
     arguments = parser.parse_args()
 
     torch.manual_seed(0)
     (x, y), (x_test, y_test) = synthetic() if arguments.synthetic else load(arguments.data)
-    print(f"{len(x)} pictures to train with, {len(x_test)} to test with")
+    print(f"{len(x)} training images, {len(x_test)} test images")
     model = network(int(y.max()) + 1)
 
-    # The one line that differs.
+    # This is the only line that differs from training with another optimizer.
     optimizer = tensorion.Tensorion(
         model.parameters(), lr=arguments.lr, fallback_lr=arguments.fallback_lr, unfolding=arguments.unfolding
     )
     steps = len(x) // arguments.batch_size
     if steps == 0:
-        sys.exit(f"a batch of {arguments.batch_size} needs as many pictures, got {len(x)}")
+        sys.exit(f"expected at least {arguments.batch_size} training images for one batch, got {len(x)}")
     rates = [arguments.lr, arguments.fallback_lr]
     scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=steps * arguments.epochs)
 
@@ -91,13 +91,13 @@ def normalized(x: Tensor) -> Tensor:
 
 
 def augmented(x: Tensor) -> Tensor:
-    """Each batch moved by up to 4 pixels, and each picture mirrored or not."""
+    """Shift each batch by up to 4 pixels, and flip images at random."""
     down, right = torch.randint(0, 9, (2,)).tolist()
     moved = nn.functional.pad(x, (4, 4, 4, 4))[:, :, down : down + x.shape[2], right : right + x.shape[3]]
     return torch.where(torch.rand(len(x), 1, 1, 1) < 0.5, moved.flip(3), moved)
 
 
-Split = tuple[Tensor, Tensor]  # uint8 pictures of 32 x 32, and their classes
+Split = tuple[Tensor, Tensor]  # uint8 images of 32 x 32 pixels, and their classes
 
 
 def load(folder: Path) -> tuple[Split, Split]:
@@ -105,35 +105,35 @@ def load(folder: Path) -> tuple[Split, Split]:
         batches = [folder / f"data_batch_{i}.bin" for i in range(1, 6)]
         return cifar([batch for batch in batches if batch.exists()]), cifar([folder / "test_batch.bin"])
     if (folder / "train").is_dir() and (folder / "test").is_dir():
-        return pictures(folder / "train"), pictures(folder / "test")
-    sys.exit(f"{folder} has neither CIFAR-10's binary files (data_batch_1.bin, ...) nor folders train and test")
+        return read_images(folder / "train"), read_images(folder / "test")
+    sys.exit(f"expected CIFAR-10's binary files (data_batch_1.bin, ...) or folders train and test, got {folder}")
 
 
 def cifar(files: list[Path]) -> Split:
-    """Records of one label byte and 3 x 32 x 32 pixel bytes."""
+    """Read records of one label byte and 3 x 32 x 32 pixel bytes."""
     records = torch.cat([torch.frombuffer(bytearray(file.read_bytes()), dtype=torch.uint8) for file in files])
     records = records.reshape(-1, 1 + 3 * 32 * 32)
     return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].long()
 
 
-def pictures(folder: Path) -> Split:
+def read_images(folder: Path) -> Split:
     try:
         from PIL import Image
     except ImportError:
-        sys.exit("pictures in folders need Pillow: pip install pillow")
+        sys.exit("folders of images need Pillow: pip install pillow")
     x, y = [], []
     for label, name in enumerate(sorted(path.name for path in folder.iterdir() if path.is_dir())):
         for path in sorted((folder / name).iterdir()):
-            picture = Image.open(path).convert("RGB").resize((32, 32))
-            x.append(torch.frombuffer(bytearray(picture.tobytes()), dtype=torch.uint8).reshape(32, 32, 3))
+            image = Image.open(path).convert("RGB").resize((32, 32))
+            x.append(torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8).reshape(32, 32, 3))
             y.append(label)
     return torch.stack(x).permute(0, 3, 1, 2).contiguous(), torch.tensor(y)
 
 
 def synthetic() -> tuple[Split, Split]:
-    """Four classes of stripes in noise: across or down, narrow or wide."""
-    place = torch.arange(32.0)
-    narrow, wide = torch.sin(1.6 * place), torch.sin(0.6 * place)
+    """Create images of four classes of noisy stripes: vertical or horizontal, narrow or wide."""
+    position = torch.arange(32.0)
+    narrow, wide = torch.sin(1.6 * position), torch.sin(0.6 * position)
     across, down = torch.ones(32, 1), torch.ones(1, 32)
     waves = torch.stack([narrow * across, wide * across, narrow[:, None] * down, wide[:, None] * down])
 

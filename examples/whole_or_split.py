@@ -1,10 +1,10 @@
-"""Fused projections and stacks of experts as one tensor, or split into the tensors that act independently.
+"""Compares two treatments of fused projections and stacks of experts: as one tensor, or split into independent tensors.
 
-A small vision transformer, whose query, key and value are one matrix and whose MLPs are mixtures of experts in stacks,
-is trained with `min_order=2` and each treatment on the same data, from the same weights:
+The model is a small vision transformer with fused QKV projections and MLPs that are stacks of experts. It is trained
+with `min_order=2` and each treatment on the same data from the same initial weights:
 
-python whole_or_split.py --data FOLDER      # pictures as for train_cifar.py
-python whole_or_split.py --synthetic
+    python whole_or_split.py --data FOLDER      # the same data as for train_cifar.py
+    python whole_or_split.py --synthetic
 """
 
 import argparse
@@ -19,7 +19,7 @@ import tensorion
 
 
 class Experts(nn.Module):
-    """A soft mixture of MLPs: each token weighs all of them."""
+    """A soft mixture of MLPs: each token uses a weighted sum of all experts."""
 
     def __init__(self, width: int, hidden: int, count: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ SLICES = {
 
 
 def train(treatment: str, lr: float, seed: int, train_set: Split, test_set: Split, epochs: int) -> tuple[float, float]:
-    """The mean training loss of the last epoch, and the accuracy on the test set in percent."""
+    """Train a model, and return the mean training loss of the last epoch and the test accuracy in percent."""
     torch.manual_seed(seed)
     x, y = train_set
     model = Classifier(int(y.max()) + 1, x.shape[-1])
@@ -96,8 +96,8 @@ def train(treatment: str, lr: float, seed: int, train_set: Split, test_set: Spli
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--data", type=Path, help="folder of pictures, as for train_cifar.py")
-    source.add_argument("--synthetic", action="store_true", help="generated pictures instead")
+    source.add_argument("--data", type=Path, help="folder of images, as for train_cifar.py")
+    source.add_argument("--synthetic", action="store_true", help="use generated images")
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit-train", type=int, default=4000)

@@ -1,4 +1,4 @@
-"""Checks an installed package: loads it and trains a little. With an argument, torch must have that version."""
+"""Checks an installed package by a short training. The optional argument is the version that torch must have."""
 
 import sys
 
@@ -24,7 +24,7 @@ def main():
         optimizer.step()
         losses.append(loss.item())
     if not losses[-1] < losses[0] / 4:
-        sys.exit(f"training does not work: the loss went from {losses[0]} to {losses[-1]}")
+        sys.exit(f"training does not work: expected the loss to fall below {losses[0] / 4}, got {losses[-1]}")
     print(f"tensorion {tensorion.__version__} with torch {torch.__version__}: {tensorion.cmake_prefix_path}")
 
 

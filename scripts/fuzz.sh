@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lets each fuzz target search for so many seconds, one after the other, and says what came of it. Fails where
-# something was found: the bytes are in build-fuzz/findings, and TARGET_fuzz FILE shows what they do.
+# Runs the fuzz targets one after the other for the given number of seconds each, and prints a table of the results.
+# Fails if there is a finding. Findings are in build-fuzz/findings, and `TARGET_fuzz FILE` reproduces one.
 #
 #   scripts/fuzz.sh SECONDS [TARGET...]
 set -euo pipefail
@@ -15,11 +15,11 @@ export OMP_NUM_THREADS=1
 status=0
 printf '%-12s %12s %10s %9s\n' target executions coverage findings
 for target in "${targets[@]}"; do
-  # What is found to reach new code is kept, so that the next search goes on from there.
+  # Inputs that reach new code are kept in the corpus, so the next run continues from there.
   corpus=build-fuzz/corpus/$target findings=build-fuzz/findings/$target log=build-fuzz/$target.log
   rm -rf "$findings"
   mkdir -p "$corpus" "$findings"
-  # No parser may take more memory at once, or longer, whatever a file says.
+  # No parser may use more memory or time than this, whatever its input.
   limits=(-rss_limit_mb=2048 -malloc_limit_mb=1024 -timeout=10)
   failed=0
   build-fuzz/tests/fuzz/"${target}_fuzz" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 \

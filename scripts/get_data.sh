@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Downloads a data set, verifies it, and puts it where `tensorion --data DIR` finds it.
+# Downloads a data set, verifies it, and puts it into a folder for `tensorion --data DIR`.
 set -euo pipefail
 
 sources=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)/data_sources.txt
@@ -10,11 +10,11 @@ usage() {
 usage: scripts/get_data.sh NAME [DIR]
 
   NAME  one of: $names
-  DIR   where to put the folder NAME; default: \$TENSORION_DATA, else data
+  DIR   the parent folder of NAME; default: \$TENSORION_DATA, else data
 
-Checksums are verified. A download that was interrupted goes on where it
-stopped when the same command is given again. TENSORION_DATA_URL=URL takes the
-files from URL/<file> instead of their publishers.
+Checksums are verified. To resume an interrupted download, run the same command
+again. With TENSORION_DATA_URL=URL, files are downloaded from URL/<file> instead
+of the URLs of their publishers.
 END
 }
 
@@ -37,17 +37,17 @@ entries=$(awk -v name="$name" '$1 == name { print $2, $3 }' "$sources")
 
 target=$root/$name
 if [[ -e $target ]]; then
-  echo "$target is already there."
+  echo "$target already exists."
   exit
 fi
 
 tools=(curl tar awk sha256sum md5sum)
 if [[ $entries == *.zip ]]; then tools+=(unzip); fi
 for tool in "${tools[@]}"; do
-  command -v "$tool" > /dev/null || fail "the program $tool is needed, and not installed"
+  command -v "$tool" > /dev/null || fail "the program $tool is required but not installed"
 done
 
-partial=$root/.$name.partial # everything happens here, until one rename at the end
+partial=$root/.$name.partial # A working folder. The complete data set is renamed at the end.
 if [[ ! -d $root ]]; then made_root=yes; fi
 
 leave_nothing() {
@@ -62,13 +62,13 @@ matches() {
   [[ ${sum%% *} == "${2#*:}" ]]
 }
 
-# fetch URL FILE CHECKSUM: goes on where FILE ends, or else starts over.
+# fetch URL FILE CHECKSUM: resumes the download of FILE, or restarts it if that fails.
 fetch() {
   local options=(--fail --location --connect-timeout 30 --output "$2") status=0
   if [[ -t 2 ]]; then options+=(--progress-bar); else options+=(--silent --show-error); fi
   if [[ -s $2 ]]; then
     curl "${options[@]}" --continue-at - "$1" || status=$?
-    # 22, 33, 36: the server does not go on there.
+    # 22, 33 and 36: the server cannot resume the download.
     if ((status != 0 && status != 22 && status != 33 && status != 36)); then return 1; fi
     if matches "$2" "$3"; then return 0; fi
     rm "$2"
@@ -85,14 +85,14 @@ while read -r checksum url; do
     echo "Downloading $url"
     if ! fetch "$url" "$file" "$checksum"; then
       if [[ -n $(find "$partial" -type f -size +0) ]]; then
-        fail "the download of $url broke off; give the same command again to go on"
+        fail "the download of $url was interrupted; run the same command again to resume it"
       fi
       leave_nothing
       fail "could not download $url"
     fi
     if ! matches "$file" "$checksum"; then
       leave_nothing
-      fail "$url is not the expected file: its checksum is not $checksum; it was deleted"
+      fail "$url is not the expected file: its checksum is not $checksum; the download was deleted"
     fi
   fi
   case $file in
@@ -102,7 +102,7 @@ while read -r checksum url; do
   esac
 done <<< "$entries"
 
-# An archive's only folder becomes the data set's.
+# If an archive contains a single folder, that folder becomes the data set.
 content=$partial/content
 inside=("$content"/*)
 if [[ ${#inside[@]} == 1 && -d ${inside[0]} ]]; then content=${inside[0]}; fi

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Kills a training again and again, at random moments, and compares what it comes to with a run left alone.
+"""Kills a training run repeatedly at random moments, and compares its results with those of an undisturbed run.
 
     .venv/bin/python scripts/kill_test.py --kills 50
 
-Every kill is SIGKILL: the program can do nothing about it. A third of them wait for a file that is being written,
-the others come at any time, while the program starts too. After each kill the same command goes on with --resume.
-Weights must be the same bit for bit in the end, metrics too (but for the times), and no file may be left over.
+Every kill is a SIGKILL, which the program cannot handle. A third of the kills wait for a file that is being written.
+The others come at any time, also during startup. After each kill, the same command resumes the run with --resume. In
+the end, weights and metrics (except times) must be bitwise equal, and no temporary file may be left.
 """
 
 import argparse
@@ -27,12 +27,12 @@ CHECKPOINTS = {f"checkpoint{kind}.safetensors" for kind in ("", ".previous", ".n
 
 
 def unfinished(folder):
-    """Files that a killed writer left."""
+    """Return the temporary files of a killed writer."""
     return {path.name for path in folder.glob("*.tmp")} if folder.exists() else set()
 
 
 def written_at(path):
-    """When, in nanoseconds; 0 where there is no such file."""
+    """Return the modification time in nanoseconds, or 0 if the file does not exist."""
     try:
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -40,7 +40,7 @@ def written_at(path):
 
 
 def wait_until(process, condition, seconds):
-    """Whether the condition came true while the process ran."""
+    """Wait for the condition, and return whether it became true while the process ran."""
     end = time.monotonic() + seconds
     while process.poll() is None and time.monotonic() < end:
         if condition():
@@ -50,11 +50,11 @@ def wait_until(process, condition, seconds):
 
 
 def kill(process, folder, moments):
-    """Kills the process at a random moment; True where it was still running."""
+    """Kill the process at a random moment, and return whether it was still running."""
     checkpoint = folder / "checkpoint.safetensors"
     before = written_at(checkpoint)
     kind = moments.random()
-    if kind < 1 / 6:  # while it starts
+    if kind < 1 / 6:  # during startup
         wait_until(process, lambda: False, moments.uniform(0, 0.5))
     else:
         wait_until(process, lambda: written_at(checkpoint) not in (0, before), 120)
@@ -67,7 +67,7 @@ def kill(process, folder, moments):
 
 
 def kill_test(folder, kills, *, optimizer="tensorion", epochs=6, seed=0):
-    """Counts of what was hit; raises where anything is not as it should be."""
+    """Run the test, and return counts of the moments of the kills. Raise if the results differ."""
     data = folder / "data"
     data.mkdir()
     write_cifar10(data)
@@ -98,7 +98,7 @@ def kill_test(folder, kills, *, optimizer="tensorion", epochs=6, seed=0):
             unknown = files_of(out) - RESULTS - CHECKPOINTS - {f"{name}.tmp" for name in RESULTS | CHECKPOINTS}
             if unknown:
                 raise AssertionError(f"unknown files: {unknown}")
-        # The run may have been killed after its summary: the command once more, which then tidies up.
+        # The run may have been killed after it wrote its summary. Run the command again, which removes checkpoints.
         run(*command, "--out", out)
         assert_same_results(out, folder / "whole")
         assert files(out) == files(folder / "whole") == RESULTS, files(out)
@@ -119,7 +119,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         counts = kill_test(Path(folder), options.kills, optimizer=options.optimizer, seed=options.seed)
     print(", ".join(f"{name}: {count}" for name, count in counts.items()))
-    print(f"all runs ended with the weights and metrics of the one left alone; {time.monotonic() - start:.0f} s")
+    print(f"all runs have the weights and metrics of the undisturbed run; {time.monotonic() - start:.0f} s")
 
 
 if __name__ == "__main__":

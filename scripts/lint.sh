@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks the style of every source: clang-format and ruff; clang-tidy for the library, the program and the operators; the
-# syntax of the scripts. Needs a build.
+# Runs clang-format, ruff, clang-tidy (for the library, the program and the operators) and a syntax check of the shell
+# scripts. Needs a build.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 bin=$PWD/.venv/bin
@@ -9,7 +9,7 @@ status=0
 mapfile -t cpp < <(git ls-files --cached --others --exclude-standard '*.cpp' '*.h')
 "$bin/clang-format" --dry-run --Werror "${cpp[@]}" || status=1
 
-# Headers are named from the root: so the build sees which module they belong to.
+# Includes must be relative to the root of the repository, so that the build can check the dependencies of modules.
 if grep -nE '^#include "[^/"]*"' "${cpp[@]}"; then
   echo 'An #include "..." must name the path from the root of the repository.'
   status=1
@@ -22,8 +22,8 @@ while read -r script; do
   bash -n "$script" || status=1
 done < <(git ls-files --cached --others --exclude-standard '*.sh' .ci/run)
 
-# clang cannot read gcc's precompiled header, and parsing its text for each file takes long; its wheel has no
-# omp.h.
+# Removes the precompiled header from the commands, because clang cannot read gcc's format and parsing its source for
+# each file is slow. Removes OpenMP, because the wheel of clang-tidy has no omp.h.
 mkdir -p build/lint
 "$bin/python" - <<'PYTHON'
 import json, re

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the documentation into build-docs/site. A warning, such as a link that leads nowhere, is an error.
+# Builds the documentation into build-docs/site. Warnings, such as broken links, are errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=build-docs/venv
@@ -13,8 +13,8 @@ for page in docs/*.md; do
   grep -q ": $(basename "$page")\$" mkdocs.yml || { echo "$page is not in the nav of mkdocs.yml" >&2; exit 1; }
 done
 
-# The pages of docs/ as they are, with README.md as the first one, and the images that they show. Links to other files of
-# the tree lead to the repository.
+# Copies the pages of docs/, README.md as the first page, and their images. Links to other files of the tree become
+# links to the repository.
 pages=build-docs/pages
 rm -rf "$pages"
 cp -r docs "$pages"

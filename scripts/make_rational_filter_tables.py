@@ -1,29 +1,31 @@
 #!/usr/bin/env python3
-"""Writes tensorion/polar/rational_filter_tables.h: run it as `python scripts/make_rational_filter_tables.py`.
+"""Writes tensorion/polar/rational_filter_tables.h. Run it as `python scripts/make_rational_filter_tables.py`.
 
-A filter f(x) = x q(x^2), q(s) = alpha + gamma s + sum_j beta_j / (s + c_j), that is close to 1 on (0, 1] and nowhere
-above it, costs an inverse of a positive definite matrix for each pole c_j and no product.
+A filter is a function f(x) = x q(x^2) with q(s) = alpha + gamma s + sum_j beta_j / (s + c_j) that is close to 1 on
+(0, 1] and at most 1. It costs one inverse of a positive definite matrix per pole c_j and no matrix product.
 
-The poles of a first pass come one after the other, two at once: with few of them it is good for spectra with few small
-values. For each number of poles there are several filters, since the weights cost nothing to choose when the inverses
-are there: each is the solution of a linear program that makes the most of <A, X> for one kind of spectrum.
+The first pass starts with two poles and adds more if the spectrum has many small values. For each number of poles there
+are several filters, because choosing among weights is free once the inverses are computed. Each filter is the solution
+of a linear program that maximizes <A, X> for one kind of spectrum.
 
-The last filter, `fine`, is Zolotarev's, of type (2r+1, 2r): the best approximation of sign(x) on [-1, -l] u [l, 1],
-scaled to at most 1. It is for matrices whose singular values a first pass has brought near to 1.
+The last filter, `fine`, is Zolotarev's function of type (2r+1, 2r): the best approximation of sign(x) on
+[-1, -l] u [l, 1], scaled to at most 1. It is used for matrices whose singular values are close to 1 after a first pass.
 
-The certificates bound sqrt(s) on [0, 1] from above and below by combinations of 1, s, s^2 and, per pole,
-c/(s+c), (c/(s+c))^2, log(1+s/c): summed over the spectrum these are traces that the inverses give away.
-Each is the solution of a linear program that makes the least error for one kind of spectrum.
+The certificates are upper and lower bounds of sqrt(s) on [0, 1]. They are linear combinations of 1, s, s^2 and, for
+each pole, c/(s+c), (c/(s+c))^2 and log(1+s/c). The sums of these functions over the spectrum are traces that are free
+once the inverses are computed. Each certificate is the solution of a linear program that minimizes the error for one
+kind of spectrum.
 
-Where rounding adds a matrix E to S, a trace of g(S) moves by at most ||g'(S)||_F ||E||_F, and by at most
-|g'(0)| |tr E| + ||g'(S) - g'(0) I||_F ||E||_F, which is less where most eigenvalues are small. So each certificate g
-has a `sensitivity` too, (p, q, |g'(0)|, k): with u = c/(s+c) of the smallest pole, g'(s)^2 <= p u + q u^2 and
-|g'(s) - g'(0)| <= k (1 - u). Each factorization has an E of its own, so that these hold for the sum of the absolute
-values of the poles' parts of g', which the programs limit.
+If rounding adds a matrix E to S, a trace of g(S) changes by at most ||g'(S)||_F ||E||_F. It also changes by at most
+|g'(0)| |tr E| + ||g'(S) - g'(0) I||_F ||E||_F, which is smaller if most eigenvalues are small. Each certificate g
+therefore has a `sensitivity` (p, q, |g'(0)|, k): with u = c/(s+c) for the smallest pole c, g'(s)^2 <= p u + q u^2 and
+|g'(s) - g'(0)| <= k (1 - u). Each factorization has its own E, so these bounds hold for the sum of the absolute values
+of the contributions of the poles to g', which the linear programs limit.
 
-Determinants alone, log(1+s/c) at more places, bound the nuclear norm closer for the same price. There the sensitivity
-is (k, w): |g'(s)| <= k / (2 sqrt(s + c)) with the smallest c, whose trace 1/(s+c) is bounded by determinants, too; and
-w is the sum of the absolute values of the weights, each of which multiplies the rounding of m logarithms.
+Certificates of determinants only, log(1+s/c) with more shifts c, give tighter bounds of the nuclear norm at the same
+cost. Their sensitivity is (k, w). Here |g'(s)| <= k / (2 sqrt(s + c)) for the smallest shift c, and determinants also
+bound the trace of 1/(s+c). w is the sum of the absolute values of the weights, each of which multiplies the rounding
+error of m logarithms.
 """
 
 from pathlib import Path
@@ -32,11 +34,12 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.special import ellipj, ellipkm1
 
-POLES = np.array([5e-4, 2e-2, 1e-5, 1e-6, 0.3])  # in the order of their use; chosen by trying momenta of ResNet-18
+# In the order in which they are used. The values were chosen by experiments with momenta of ResNet-18.
+POLES = np.array([5e-4, 2e-2, 1e-5, 1e-6, 0.3])
 FINE_RESOLUTION = 1e-3
 FINE_GRID = np.concatenate([[0.0], np.geomspace(1e-14, 1, 200001)])
-# Spectra with density x^-k in log x on [r sqrt(c), 1], c the smallest pole, and a share of zeros, as (k, r, share,
-# limit of 2 |g'(s)| sqrt(s + c)).
+# Each entry is (k, r, share of zeros, limit of 2 |g'(s)| sqrt(s + c)). It stands for a spectrum with density x^-k in
+# log x on [r sqrt(c), 1], where c is the smallest pole.
 CERTIFICATES = [
     (1, 0.1, 0, 6),
     (1, 0.3, 0, 3),
@@ -51,11 +54,10 @@ CERTIFICATES = [
     (0, 3, 0.99, 6),
 ]
 
-
-# Where determinants are taken: three at first, then seven, nine, and all. Four of them are poles, too: there
-# factorizations serve twice.
+# The shifts of the determinants. The search uses the first 3, then 7, 9 and all 11. Four of them are also poles, whose
+# factorizations are shared.
 SHIFTS = np.array([1e-5, 5e-4, 2e-2, 2e-7, 7e-5, 3.5e-3, 0.15, 2e-8, 1e-6, 0.05, 0.9])
-# The same kinds of spectra for determinants, but with the least value itself.
+# Spectra for the certificates of determinants, as in CERTIFICATES, but r is the smallest singular value itself.
 DETERMINANT_CERTIFICATES = [
     (1, 3e-4, 0, 3),
     (1, 3e-3, 0, 3),
@@ -69,8 +71,10 @@ DETERMINANT_CERTIFICATES = [
 
 
 def maximize(objective, rows, limits, ones=None):
-    """The solution of a linear program, in variables that make its columns orthogonal. `ones`: a combination that must
-    be 1."""
+    """Solve a linear program in variables for which its columns are orthogonal.
+
+    `ones` is an optional linear combination of the variables that must be 1.
+    """
     change = np.sqrt(len(rows)) * np.linalg.inv(np.linalg.qr(rows)[1])
     equal = {} if ones is None else {"A_eq": (ones @ change)[None], "b_eq": [1.0]}
     solution = linprog(-objective @ change, A_ub=rows @ change, b_ub=limits, bounds=(None, None), **equal)
@@ -79,29 +83,32 @@ def maximize(objective, rows, limits, ones=None):
 
 
 def powers(x, poles):
-    """The functions whose combinations are filters."""
+    """Evaluate the functions whose linear combinations are filters."""
     return np.column_stack([x, x**3] + [x / (x * x + c) for c in poles])
 
 
 def spectra(resolution):
-    """Kinds of spectra, as points with masses: what a filter is worth is the sum of mass times filter."""
+    """Return kinds of spectra as (points, masses). The objective of a filter is the sum of mass times filter value."""
     x = np.geomspace(resolution / 100, 1, 3000)
     many_small = np.where(x >= 0.4 * resolution, x**-0.5, 0)
     all_large = np.where(x >= 0.2, x, 0)
     result = [(x, many_small), (x, all_large)]
-    for least in (0.3, 1, 3):  # beside few that are much larger
+    for least in (0.3, 1, 3):  # Most singular values are small, and few are much larger.
         result.append((x, x * ((x > least * resolution) & (x < 10 * least * resolution))))
     for exponent, count in ((0.25, 2000), (0.75, 2000), (1.5, 200)):
         sigma = np.arange(1, count + 1.0) ** -exponent
         s = sigma**2
-        sigma /= np.sqrt(s.mean() + np.sqrt((count - 1) * s.var()))  # as lambda is bounded
+        sigma /= np.sqrt(s.mean() + np.sqrt((count - 1) * s.var()))  # the library's bound of the largest eigenvalue
         result.append((sigma, sigma))
     return result
 
 
 def filters(poles):
-    """Rows alpha, gamma, beta_j: the best for each kind of spectrum, the one with the largest least value, and one with
-    f(1) = 1, which leaves what is orthogonal as it is."""
+    """Return rows (alpha, gamma, beta_j).
+
+    There is the best filter for each kind of spectrum, a filter with f(1) = 1, which leaves orthogonal matrices
+    unchanged, and the filter with the largest minimum above the resolution.
+    """
     resolution = np.sqrt(min(poles))
     x = np.concatenate([np.geomspace(1e-6, 1e-3, 400), np.geomspace(1e-3, 1, 3000)])
     basis = powers(x, poles)
@@ -117,14 +124,14 @@ def filters(poles):
     return [row / (values @ row).max() for row in rows]
 
 
-def floor_of(row, poles):
-    """f(x) >= floor min(1, x / resolution)."""
+def passband_min_of(row, poles):
+    """Return the largest number with f(x) >= number * min(1, x / resolution)."""
     x = np.geomspace(1e-8, 1, 400001)
     return (powers(x, poles) @ row / np.minimum(1, x / np.sqrt(min(poles)))).min()
 
 
 def zolotarev(resolution, poles):
-    """alpha, beta_j, c_j and the floor of the scaled function (Nakatsukasa and Freund 2016, eq. 2.6)."""
+    """Return alpha, beta_j, c_j and the minimum of the scaled function (Nakatsukasa and Freund 2016, eq. 2.6)."""
     complete = ellipkm1(resolution**2)
     index = np.arange(1, 2 * poles + 1)
     sn, cn, _, _ = ellipj(index * complete / (2 * poles + 1), 1 - resolution**2)
@@ -138,7 +145,7 @@ def zolotarev(resolution, poles):
 
 
 class Basis:
-    """The functions that a certificate combines: 1, s, s^2 and per pole three, or the logarithm alone."""
+    """The functions in a certificate: 1, s, s^2 and, for each pole, three functions or only the logarithm."""
 
     def __init__(self, poles, logarithms_only=False):
         self.poles = poles
@@ -160,16 +167,16 @@ class Basis:
         return np.stack(columns, axis=1)
 
     def parts(self, slopes):
-        """Of 1, s and s^2, then of each pole: the others are 0."""
+        """Split slopes into the parts of 1, s and s^2 and of each pole. The other columns of a part are 0."""
         return [np.where(np.isin(np.arange(slopes.shape[1]), group), slopes, 0) for group in self.groups]
 
 
 def sensitivity(parts, s, c):
-    """Of a sum of parts with these derivatives; s begins with 0."""
+    """Return the sensitivity of a sum of parts with these derivatives on the grid s, which begins with 0."""
     u = c / (s + c)
     derivative = np.abs(parts).sum(axis=0)
     needed = derivative**2 / u
-    p = needed[u < 0.01].max()  # for s far above c
+    p = needed[u < 0.01].max()  # s is much larger than c
     q = max(0.0, ((needed - p) / u).max())
     change = np.abs(parts - parts[:, :1]).sum(axis=0)
     k = (change / (1 - u + (u == 1)))[s > 1e-6 * c].max()
@@ -177,7 +184,7 @@ def sensitivity(parts, s, c):
 
 
 def certificate(basis, side, exponent, least, zeros, limit=None, function=np.sqrt):
-    """Coefficients of a bound of the function on [0, 1], above for side = 1, below for side = -1."""
+    """Return the coefficients of an upper (side = 1) or lower (side = -1) bound of the function on [0, 1]."""
     s = np.concatenate([[0.0], np.geomspace(1e-12, 1, 3000)])
     rows, limits = [-side * basis.values(s)], [-side * function(s)]
     if limit:
@@ -189,14 +196,14 @@ def certificate(basis, side, exponent, least, zeros, limit=None, function=np.sqr
     density = (1 - zeros) * x**-exponent / (x**-exponent).sum()
     traces = density @ basis.values(x * x) + zeros * basis.values(np.zeros(1))[0]
     coefficients = maximize(-side * traces / (density @ x), np.concatenate(rows), np.concatenate(limits))
-    # Between the grid points: push the bound outwards by the worst violation of a finer grid.
+    # The bound may be violated between grid points, so shift it by the largest violation on a finer grid.
     gap = side * (basis.values(FINE_GRID) @ coefficients - function(FINE_GRID))
     coefficients[0] += side * max(0.0, -gap.min()) * 1.01
     return coefficients
 
 
 def pole_certificate(poles, side, *kind):
-    """With its sensitivity."""
+    """Return the coefficients of a certificate and its sensitivity."""
     basis = Basis(poles)
     row = certificate(basis, side, *kind)
     slopes = basis.slopes(FINE_GRID)
@@ -205,7 +212,7 @@ def pole_certificate(poles, side, *kind):
 
 
 def determinant_certificate(shifts, side, *kind):
-    """With its sensitivity."""
+    """Return the coefficients of a certificate of determinants and its sensitivity."""
     basis = Basis(shifts, logarithms_only=True)
     row = certificate(basis, side, *kind)
     slope = np.abs(row[1] + 2 * row[2] * FINE_GRID) + basis.slopes(FINE_GRID)[:, 3:] @ np.abs(row[3:])
@@ -214,7 +221,7 @@ def determinant_certificate(shifts, side, *kind):
 
 
 def value_sensitivity(row, poles):
-    """Of <A, X> = tr S Q(S + E), whose derivative is s Q'(s), and to rounding of Q itself, <S, Q E'>."""
+    """Return the sensitivity of <A, X> = tr S Q(S + E), whose derivative is s Q'(s), and to rounding of Q itself."""
     s = FINE_GRID
     alpha, gamma, beta = row[0], row[1], row[2:]
     polynomial = np.abs(gamma * s) + np.abs(alpha + gamma * s)
@@ -227,12 +234,12 @@ def numbers(values):
 
 
 def array(rows):
-    """An initializer of a std::array of structs, a row a line."""
+    """Format the initializer of a std::array of structs, one row per line."""
     return ["    {{", *(f"        {row}," for row in rows), "    }},"]
 
 
 def bound(polynomial, shifts):
-    """A Certificate: weights of 1, s and s^2, and three for each shift."""
+    """Format a Certificate: the weights of 1, s and s^2, and three weights for each shift."""
     return f"{{{numbers(polynomial)[1:-1]}, {{{{{', '.join(map(numbers, shifts))}}}}}}}"
 
 
@@ -247,7 +254,7 @@ def filter_weights(row, passband_min):
 
 
 def log_det_certificate(row, shifts):
-    """`row` ends with the slope, which bounds of the inverse do not have, and the weight."""
+    """Format a LogDetCertificate. `row` ends with the slope (absent in bounds of the inverse) and the weight."""
     weights, rest = row[: 3 + shifts], list(row[3 + shifts :])
     slope, weight = rest if len(rest) == 2 else [0, *rest]
     return f"{{{bound(weights[:3], [(0, 0, w) for w in weights[3:]])}, {slope:.17g}, {weight:.17g}}}"
@@ -271,7 +278,7 @@ def log_det_level(shifts, upper, lower, inverse):
 
 def make_filter_level(poles):
     cutoff = np.sqrt(min(poles))
-    rows = [(np.r_[row, value_sensitivity(row, poles)], floor_of(row, poles)) for row in filters(poles)]
+    rows = [(np.r_[row, value_sensitivity(row, poles)], passband_min_of(row, poles)) for row in filters(poles)]
     upper, lower = (
         [pole_certificate(poles, side, k, r * cutoff, *rest) for k, r, *rest in CERTIFICATES] for side in (1, -1)
     )
@@ -292,11 +299,11 @@ def make_log_det_level(shifts):
 
 
 def document(filter_levels, fine, log_det_levels, poles=POLES, shifts=SHIFTS):
-    """The header. `fine`: alpha, beta_j, poles and the least value of Zolotarev's function."""
+    """Return the text of the header. `fine` holds alpha, beta_j, the poles and the minimum of Zolotarev's function."""
     alpha, beta, fine_poles, passband_min = fine
     lines = [
         "// clang-format off",
-        "// Made by scripts/make_rational_filter_tables.py; do not edit.",
+        "// Generated by scripts/make_rational_filter_tables.py. Do not edit.",
         "#pragma once",
         "",
         "#include <array>",
@@ -306,7 +313,7 @@ def document(filter_levels, fine, log_det_levels, poles=POLES, shifts=SHIFTS):
         "",
         "namespace tensorion::rational_filter_tables {",
         "",
-        "// How far rounding moves a trace of g(S), with u = c / (s + c) of the smallest pole:",
+        "// Bounds the effect of rounding on a trace of g(S). With u = c / (s + c) for the smallest pole c:",
         "// g'(s)^2 <= inverse u + inverse_squared u^2, |g'(0)| = at_zero, |g'(s) - g'(0)| <= tail (1 - u).",
         "struct Sensitivity {",
         "  double inverse;",
@@ -332,7 +339,7 @@ def document(filter_levels, fine, log_det_levels, poles=POLES, shifts=SHIFTS):
         "  Sensitivity sensitivity;  // of <A, X>",
         "};",
         "",
-        "// All there is for a number of poles.",
+        "// The filters and certificates for one number of poles.",
         "struct FilterLevel {",
         "  double cutoff;",
         f"  std::array<FilterWeights, {len(spectra(1)) + 2}> filters;",
@@ -340,14 +347,14 @@ def document(filter_levels, fine, log_det_levels, poles=POLES, shifts=SHIFTS):
         f"  std::array<FilterCertificate, {len(CERTIFICATES)}> lower;",
         "};",
         "",
-        "// |g'(s)| <= slope / (2 sqrt(s + c)) with the smallest shift c; `weight` is the sum of the absolute weights.",
+        "// |g'(s)| <= slope / (2 sqrt(s + c)) for the smallest shift c. `weight` is the sum of the absolute weights.",
         "struct LogDetCertificate {",
         "  Certificate bound;",
         "  double slope;",
         "  double weight;",
         "};",
         "",
-        "// All there is for a number of shifts. `inverse` bounds the trace of c / (s + c) with the smallest shift c.",
+        "// Certificates for one number of shifts. `inverse` bounds the trace of c / (s + c) for the smallest shift c.",
         "struct LogDetLevel {",
         "  size_t shifts;",
         f"  std::array<LogDetCertificate, {len(DETERMINANT_CERTIFICATES)}> upper;",
@@ -355,16 +362,16 @@ def document(filter_levels, fine, log_det_levels, poles=POLES, shifts=SHIFTS):
         f"  std::array<LogDetCertificate, {len(DETERMINANT_CERTIFICATES)}> inverse;",
         "};",
         "",
-        "// In the order of their use.",
+        "// In the order in which they are used.",
         f"inline constexpr double kPoles[] = {numbers(poles)};",
         f"inline constexpr double kShifts[] = {numbers(shifts)};",
         "",
-        "// For two, three, four and five poles.",
+        "// For 2, 3, 4 and 5 poles.",
         "inline constexpr FilterLevel kFilterLevels[] = {",
         *(line for level in filter_levels for line in level),
         "};",
         "",
-        "// Zolotarev's function, for singular values that a first pass has brought near to 1.",
+        "// Zolotarev's function, for matrices whose singular values are close to 1 after a first pass.",
         f"inline constexpr double kFineCutoff = {FINE_RESOLUTION:g};",
         f"inline constexpr double kFinePassbandMin = {passband_min:.17g};",
         f"inline constexpr double kFineAlpha = {alpha:.17g};",

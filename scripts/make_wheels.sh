@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Makes dist/tensorion-*.whl, one wheel with the libraries for several versions of torch, and dist/tensorion-*.tar.gz,
-# the source distribution. Of each torch only the package itself is fetched, without the CUDA libraries that it runs
-# with. auditwheel gives the wheel the tag of the oldest Linux that it runs on; libraries of torch stay outside.
+# Builds dist/tensorion-*.whl, one wheel with libraries for several versions of torch, and dist/tensorion-*.tar.gz, the
+# source distribution. Only the torch packages themselves are downloaded, not the CUDA libraries that they depend on.
+# auditwheel sets the platform tag of the oldest Linux that the wheel runs on. The wheel does not contain torch's
+# libraries.
 #
 #   scripts/make_wheels.sh VERSION...    versions of torch, such as 2.13.0 2.15.0
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ $# -eq 0 ]; then
-  echo 'Name versions of torch: scripts/make_wheels.sh 2.13.0 2.15.0' >&2
+  echo 'Specify versions of torch: scripts/make_wheels.sh 2.13.0 2.15.0' >&2
   exit 2
 fi
 
@@ -32,12 +33,12 @@ for version; do
   CI=true "$venv/bin/pip" wheel --no-build-isolation --no-deps --wheel-dir "$work/parts/$version" \
     --config-settings=build-dir="$work/build-$version" --verbose . >"$work/build-$version.log" 2>&1 ||
     { tail -n 40 "$work/build-$version.log"; exit 1; }
-  # Everything but the folder torch-2.N is the same in all of them.
+  # The wheels differ only in the folder torch-2.N.
   "$tools/bin/python" -m zipfile -e "$work/parts/$version"/*.whl "$work/merged"
 done
 
 "$tools/bin/wheel" pack --dest-dir "$work/parts" "$work/merged"
-# torch has its own copy of gcc's OpenMP runtime, and two in one process would each start threads.
+# torch ships a copy of gcc's OpenMP runtime. A second copy in one process would start its own threads.
 PATH=$PWD/$tools/bin:$PATH "$tools/bin/auditwheel" repair --wheel-dir dist \
   --exclude libtorch.so --exclude libtorch_cpu.so --exclude libc10.so --exclude libgomp.so.1 \
   --exclude libtensorion.so "$work/parts"/*.whl

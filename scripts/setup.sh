@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Checks that the system packages that a build needs are there. Installs the missing ones with apt if that is
-# allowed and checks again; whatever is missing then is named, and the exit status is 1.
+# Checks that the system packages for a build are installed. If apt may be used, installs the missing packages and
+# checks again. If packages are still missing, lists them and exits with status 1.
 #
-#   scripts/setup.sh [bench|demo|fuzz]    bench, fuzz: also what the benchmarks or the sanitizers and fuzzers need;
-#                                         demo: also the demo's data
+#   scripts/setup.sh [bench|demo|fuzz]    bench: also packages for the benchmarks; fuzz: also packages for the
+#                                         sanitizers and fuzzers; demo: also the data of the demo
 set -euo pipefail
 purpose=${1:-}
 
 has_header() {
   printf '#include <cstdio>\n#include <%s>\n' "$1" | "${CXX:-c++}" -std=c++20 -x c++ -fsyntax-only - 2>/dev/null
 }
-# Links only if clang's runtime libraries for the sanitizers are installed.
+# Linking succeeds only if clang's runtime libraries for the sanitizers are installed.
 has_sanitizers() {
   echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char*, unsigned long) { return 0; }' |
     clang++ -x c++ -fsanitize=fuzzer,address,undefined -o /dev/null -
@@ -21,9 +21,9 @@ has_cmake() {
     printf '3.24\n%s\n' "$version" | sort -V -C
 }
 
-# The package with clang's sanitizer runtime is named after clang's version, that of the clang++ on the path or else
-# of the one that apt would install: libclang-rt-14-dev. apt only recommends it, and it is its own package since
-# clang 14.
+# Prints the name of the package with clang's sanitizer runtime, for example libclang-rt-14-dev. The version is that of
+# clang++ on the path, or else of the clang that apt would install. The package exists since clang 14, and clang only
+# recommends it.
 sanitizer_package() {
   local version
   version=$(clang++ -dumpversion 2>/dev/null | cut -d . -f 1 || true)
@@ -33,7 +33,7 @@ sanitizer_package() {
   echo "libclang-rt-${version:-VERSION}-dev"
 }
 
-# Each package has a check, so that software that was installed in another way than by apt counts too.
+# Each package has a check, so that software that was not installed with apt counts too.
 find_missing() {
   missing=()
   need g++ has_header vector
@@ -54,7 +54,7 @@ find_missing() {
   elif [ "$purpose" = fuzz ]; then
     need clang clang++ --version
     need "$(sanitizer_package)" has_sanitizers
-    need llvm llvm-symbolizer --version  # gives the source lines of a finding
+    need llvm llvm-symbolizer --version  # prints the source lines of a finding
   elif [ "$purpose" = demo ] && [ -z "${TENSORION_DATA:-}" ]; then
     need dataset-fashion-mnist test -e /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz
   fi
@@ -67,7 +67,7 @@ need() {
 
 if ! "${PYTHON:-python3}" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
   echo "Tensorion needs Python 3.10 or later, got $("${PYTHON:-python3}" --version 2>&1)." >&2
-  echo "Name another one: make PYTHON=python3.12" >&2
+  echo "Choose another Python: make PYTHON=python3.12" >&2
   exit 1
 fi
 find_missing
@@ -81,8 +81,8 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
   export DEBIAN_FRONTEND=noninteractive
-  "${as_root[@]}" apt-get update -qq || echo "apt-get update failed; going on with the package lists that are here." >&2
-  find_missing  # the version of clang is known only now
+  "${as_root[@]}" apt-get update -qq || echo "apt-get update failed; continuing with the old package lists." >&2
+  find_missing  # The version of clang is known only now.
   echo "Installing ${missing[*]}"
   "${as_root[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}" >/dev/null || true
   hash -r
@@ -90,14 +90,14 @@ if command -v apt-get >/dev/null && "${as_root[@]}" true 2>/dev/null; then
   if [ ${#missing[@]} -eq 0 ]; then
     exit 0
   fi
-  echo "After the installation these packages are still missing or too old: ${missing[*]}" >&2
+  echo "After the installation, these packages are still missing or too old: ${missing[*]}" >&2
 fi
 cat >&2 <<MESSAGE
-Tensorion's build needs packages that are not here (and cmake 3.24 or later). On Debian or Ubuntu:
+The build of Tensorion needs packages that are not installed (and cmake 3.24 or later). On Debian or Ubuntu, run:
 
     sudo apt-get install ${missing[*]}
 
-Then run make again. (Instead of the package dataset-fashion-mnist, scripts/get_data.sh fashion-mnist can fetch the
-data; put the name of its folder into TENSORION_DATA.)
+Then run make again. (Instead of installing the package dataset-fashion-mnist, you can download the data with
+scripts/get_data.sh fashion-mnist and set TENSORION_DATA to its folder.)
 MESSAGE
 exit 1

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Runs the numerical tests, the library's and the Python package's, as if on other CPUs and with other numbers of
-# threads, and prints a line for each setting. Fails if any of them fails. Needs a build.
+# Runs the numerical tests of the library and the Python package with the instruction sets of other CPUs and with other
+# numbers of threads. Prints one line per setting. Fails if a test fails. Needs a build.
 #
-#   scripts/test_portable.sh [SETTING...]    all settings, or those of the table that are named
+#   scripts/test_portable.sh [SETTING...]    the names of settings in the table below; default: all
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-# ATen chooses its vector instructions by ATEN_CPU_CAPABILITY, MKL by MKL_ENABLE_INSTRUCTIONS, which it heeds on Intel's
-# CPUs only; MKL_CBWR=COMPATIBLE makes it take its oldest code on any CPU.
+# ATEN_CPU_CAPABILITY selects the vector instructions of ATen. MKL_ENABLE_INSTRUCTIONS selects those of MKL, but only on
+# Intel CPUs. MKL_CBWR=COMPATIBLE makes MKL use its oldest code path on any CPU.
 settings=(
   'aten-default    ATEN_CPU_CAPABILITY=default'
   'aten-avx2       ATEN_CPU_CAPABILITY=avx2'
@@ -19,11 +19,11 @@ settings=(
   'threads-4       TENSORION_TEST_THREADS=4'
   'threads-8       TENSORION_TEST_THREADS=8'
 )
-# Without the tests that take long and compute little.
+# Tests that are slow or do not compute much are excluded.
 python_tests=(python/tests/test_{polar,precision,lmo,norms,optimizer,torture,trajectory}.py
-  -k 'not operator and not compile and not ten_thousand and not named')
+  -k 'not operator and not compile and not ten_thousand and not bad_input')
 
-# Threads beyond the number of cores must not spin while they wait.
+# If there are more threads than cores, waiting threads must not spin.
 export OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive
 logs=build/portable
 mkdir -p "$logs"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the package with another version of torch, in an environment of its own, and runs the package's tests there.
-# The last line says how many passed. The usual index has CUDA builds for Linux, which take some 5 GB of disk and need
-# no GPU to be imported.
+# Builds the package with another version of torch in a separate environment, and runs the package's tests there. The
+# last line of the output is the summary of pytest. The default index has CUDA builds for Linux, which take about 5 GB
+# of disk space but need no GPU.
 #
-#   scripts/test_torch.sh VERSION [ARGUMENT...]    the version of torch, such as 2.15.0; arguments for pytest
+#   scripts/test_torch.sh VERSION [ARGUMENT...]    the version of torch, for example 2.15.0, and arguments for pytest
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=${1:?name a version of torch: scripts/test_torch.sh 2.15.0}
+version=${1:?specify a version of torch: scripts/test_torch.sh 2.15.0}
 shift
 
 folder=build-torch-$version

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Installs the wheel in dist into new environments, one for each version of torch, and runs what a user would: training
-# steps with nothing of this source tree and no compiler in reach, then a C++ project that finds the library in the
-# package. Does the same with the source distribution for the first version, which is built then.
+# Installs the wheel in dist into new environments, one per version of torch. In each one, runs a short training without
+# access to this source tree or a compiler, and builds a C++ project that finds the library in the package. Also builds
+# and tests the source distribution with the first version of torch.
 #
-#   scripts/test_wheels.sh VERSION...    versions of torch that the wheel was made for
+#   scripts/test_wheels.sh VERSION...    versions of torch that the wheel was built for
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source=$PWD
 work=$source/build-wheels
 if [ $# -eq 0 ]; then
-  echo 'Name versions of torch: scripts/test_wheels.sh 2.13.0 2.15.0' >&2
+  echo 'Specify versions of torch: scripts/test_wheels.sh 2.13.0 2.15.0' >&2
   exit 2
 fi
 

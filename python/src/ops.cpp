@@ -1,9 +1,9 @@
-// The library as torch operators, torch.ops.tensorion.*: the only TORCH_LIBRARY.
+// The torch operators of the library, torch.ops.tensorion.*. This is the only TORCH_LIBRARY.
 //
-// No operator returns a view of its input. Those defined with their function here are composites of ATen
-// operators: autograd, fake tensors and torch.compile see through them. The others are opaque, with a Meta
-// kernel that knows shapes and checks arguments; if they are not differentiable, their results are
-// detached.
+// No operator returns a view of its input. An operator whose m.def() has a function is a composite of ATen
+// operators, which autograd, fake tensors and torch.compile trace through. The other operators are opaque and
+// have a Meta kernel that computes shapes and checks arguments. The results of opaque operators that are not
+// differentiable are detached.
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
 #include <torch/library.h>
@@ -34,8 +34,7 @@ using OptionalTensor = std::optional<Tensor>;
 
 // ---- Arguments
 
-// The arguments of a call that are named in the operator's schema, for kernels whose options come from the
-// table.
+// The arguments of a call by name, for boxed kernels whose schema is generated from the table of options.
 class Arguments {
  public:
   Arguments(const c10::OperatorHandle& op, const torch::jit::Stack& stack)
@@ -43,7 +42,7 @@ class Arguments {
 
   size_t size() const { return values_.size(); }
 
-  // None if the operator has no such argument.
+  // Returns None if the operator has no such argument.
   IValue operator[](const std::string& name) const {
     const auto index = schema_.argumentIndexWithName(name);
     return index ? values_[*index] : IValue();
@@ -69,7 +68,7 @@ class Arguments {
   at::ArrayRef<IValue> values_;
 };
 
-// "float lr, float momentum, ...": the options that StepOptions holds, for a schema.
+// Returns the schema of the options in StepOptions: "float lr, float momentum, ...".
 std::string step_arguments() {
   std::vector<std::string> arguments;
   for (const auto& option : tensorion::option_table()) {
@@ -78,7 +77,7 @@ std::string step_arguments() {
   return c10::Join(", ", arguments);
 }
 
-// All options, with their defaults, and whether to check their ranges.
+// The schema of check_options: all options with their defaults, and whether to check their ranges.
 c10::FunctionSchema check_options_schema() {
   const tensorion::TensorionOptions defaults;
   std::vector<c10::Argument> arguments;
@@ -90,15 +89,15 @@ c10::FunctionSchema check_options_schema() {
   return {"tensorion::check_options", "", std::move(arguments), {}};
 }
 
-// A 0-dim tensor on the device of `like`. Accelerators may lack float64: there it is float32, unless `like`
-// shows that they have it.
+// Returns a 0-dim tensor on the device of `like`. Since accelerators may lack float64, kDouble becomes kFloat
+// there, unless `like` itself is float64.
 Tensor number(double value, at::ScalarType dtype, const Tensor& like) {
   const bool in_single = dtype == at::kDouble && !like.is_cpu() && like.scalar_type() != at::kDouble;
   return at::full({}, value, at::TensorOptions().dtype(in_single ? at::kFloat : dtype).device(like.device()));
 }
 
-// For Meta kernels: a tensor of the same dtype and number of modes that functions take for the sake of their
-// checks, and a contiguous result of the same shape.
+// For Meta kernels. without_elements() returns an empty tensor with the dtype and number of modes of `x`, on
+// which functions run only their checks. uninitialized() returns a contiguous result with the shape of `x`.
 Tensor without_elements(const Tensor& x) {
   return at::zeros(std::vector<int64_t>(x.dim(), 0), at::TensorOptions().dtype(x.scalar_type()));
 }
@@ -109,7 +108,7 @@ Tensor uninitialized_number(at::ScalarType dtype, const Tensor& like) {
 
 // ---- Unfoldings
 
-// `result` in memory of its own, contiguous. Under vmap a tensor has no storage to compare.
+// Returns a contiguous `result` that does not alias `input`. Under vmap, tensors have no storage to compare.
 Tensor owned(const Tensor& result, const Tensor& input) {
   if (result.has_storage() && !result.is_alias_of(input)) return result.contiguous();
   return result.clone(at::MemoryFormat::Contiguous);
@@ -123,8 +122,8 @@ Tensor fold(const Tensor& matrix, at::IntArrayRef modes, c10::SymIntArrayRef sha
   return owned(tensorion::fold(matrix, modes, sizes), matrix);
 }
 
-// How a step sees tensors of this shape: the modes, rows and columns of its unfolding, and the factor of lr.
-// "online" has no modes before it looks; then only whether the shape has unfoldings is checked.
+// Returns the modes, rows and columns of the unfolding that a step uses for this shape, and the scale of the
+// update. The choice of "online" depends on the values, so for it only the shape is checked.
 std::tuple<std::vector<int64_t>, int64_t, int64_t, double> describe_unfolding(
     at::IntArrayRef shape, const std::string& unfolding, const std::string& adjust_lr_fn) {
   const auto strategy = UnfoldingStrategy::parse(unfolding);
@@ -133,7 +132,7 @@ std::tuple<std::vector<int64_t>, int64_t, int64_t, double> describe_unfolding(
   return {chosen.modes(), chosen.rows(), chosen.cols(), tensorion::adjusted_scale(chosen, adjust_lr_fn)};
 }
 
-// The shapes of the independent tensors in one slice of a parameter of this shape.
+// Returns the shapes of the independent blocks in one slice of a parameter of this shape.
 std::vector<std::vector<int64_t>> block_shapes(at::IntArrayRef shape, at::IntArrayRef batch_modes,
                                                at::IntArrayRef split_sizes) {
   return tensorion::Slicing{batch_modes.vec(), split_sizes.vec()}.block_shapes(shape);
@@ -171,7 +170,7 @@ std::vector<double> polar_express_schedule(int64_t steps) {
 
 using Lmo = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// x, which modes are rows, value, upper, solved.
+// Returns x, a mask of the modes that are rows, value, upper and solved.
 Lmo lmo(const Tensor& x, const std::string& unfolding, const std::string& polar,
         const tensorion::Family& family) {
   PolarOptions options;
@@ -191,7 +190,7 @@ Lmo lmo_meta(const Tensor& x, const std::string& unfolding, const std::string& p
           uninitialized_number(at::kLong, x)};
 }
 
-// ---- Norms. The gradients of the first two are added in Python.
+// ---- Norms. The gradients of nuclear_norm and dual_norm are registered in Python.
 
 using Bounds = std::tuple<Tensor, Tensor>;
 
@@ -325,14 +324,14 @@ Tensor any_nonfinite_meta(at::TensorList tensors) {
 }
 
 // The Meta kernel of operators that return nothing.
-void nothing(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void no_result_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
 }
 
-// Tags of opaque operators: what torch.compile may assume of them.
+// Tags of opaque operators, which tell torch.compile what it may assume.
 const std::vector<at::Tag> kCompilable{at::Tag::pt2_compliant_tag};
 
-// The same for those that always read from the device; torch 2.7 and 2.8 have no tag for that.
+// Tags of opaque operators that always synchronize with the device. torch 2.7 and 2.8 have no tag for that.
 #if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 9
 const auto& kReadsDevice = kCompilable;
 #else
@@ -361,8 +360,7 @@ TORCH_LIBRARY(tensorion, m) {
         kCompilable);
   m.def(
       "lmo(Tensor x, str unfolding, str polar, int[][] family) -> (Tensor x, Tensor rows, Tensor value, "
-      "Tensor upper, Tensor "
-      "solved)",
+      "Tensor upper, Tensor solved)",
       kReadsDevice);
 
   m.def("nuclear_norm(Tensor x, int[] modes) -> Tensor", kReadsDevice);
@@ -389,14 +387,13 @@ TORCH_LIBRARY(tensorion, m) {
   m.def("solving_cost(int[] shape, str unfolding) -> float", solving_cost);
   m.def(
       "adamw_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] exp_avgs, Tensor(c!)[] exp_avg_sqs, "
-      "Tensor(d!)[] steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, bool "
-      "maximize, "
-      "Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()",
+      "Tensor(d!)[] steps, *, float lr, float beta1, float beta2, float eps, float weight_decay, "
+      "bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()",
       kCompilable);
   m.def(
-      "sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, *, float lr, float "
-      "momentum, "
-      "float weight_decay, bool maximize, Tensor? lr_tensor=None, Tensor? found_inf=None) -> ()",
+      "sgd_step_(Tensor(a!)[] params, Tensor[] grads, Tensor(b!)[] momentum_buffers, *, float lr, "
+      "float momentum, float weight_decay, bool maximize, Tensor? lr_tensor=None, "
+      "Tensor? found_inf=None) -> ()",
       kCompilable);
   m.def("first_nonfinite(Tensor[] tensors) -> Tensor", kCompilable);
   m.def("any_nonfinite(Tensor[] tensors) -> Tensor", kCompilable);
@@ -431,7 +428,7 @@ TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
   m.impl("conv_norm", conv_norm_meta);
   m.impl("directions", torch::CppFunction::makeFromBoxedFunction<&directions_meta>());
   for (const auto* name : {"step_", "add_gradients_", "apply_directions_", "adamw_step_", "sgd_step_"}) {
-    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&nothing>());
+    m.impl(name, torch::CppFunction::makeFromBoxedFunction<&no_result_meta>());
   }
   m.impl("first_nonfinite", first_nonfinite_meta);
   m.impl("any_nonfinite", any_nonfinite_meta);

@@ -14,7 +14,7 @@ from ._unfolding import balanced_unfolding, fold, unfold, unfoldings
 
 __version__ = version("tensorion")
 
-#: What CMake's CMAKE_PREFIX_PATH needs to find the C++ library: `find_package(Tensorion)`.
+#: Add this path to CMAKE_PREFIX_PATH so that `find_package(Tensorion)` finds the C++ library.
 cmake_prefix_path = str(_library.PREFIX)
 
 __all__ = [

@@ -1,17 +1,18 @@
-"""Agreement among ranks that share tensors, before anything changes: all of them go on, or none does.
+"""Agreement among ranks that share tensors: before anything changes, either all ranks continue or all raise an error.
 
-Each rank votes once in each of its process groups, in an order that is the same everywhere. A vote has the same number
-of entries on every rank, whatever that rank holds, and is reduced by the maximum:
+Each rank votes once in each of its process groups, in an order that is the same on all ranks. A vote is a vector whose
+length does not depend on the rank. The votes of a process group are reduced by their elementwise maximum:
 
-    refused, disagreeing, nonfinite   a rank that found a fault of that kind, or -1
+    refused, disagreeing, nonfinite   a rank that found an error of this kind, or -1
     skip                              1 if the step is to be skipped
     first                             the first tensor of this process group whose gradient is not finite, counted
                                       from the end; 0 if there is none
-    two for each fact                 (value, rank) and (-value, rank): the extremes, and a rank that has each of them
+    two entries for each fact         (value, rank) and (-value, rank): the largest and the smallest value, each with a
+                                      rank that has it
 
-The first four are handed on from one process group to the next, so that in the end all ranks of the largest mesh know
-them. Facts are compared only among ranks that share the tensors they are about. What ranks disagree on may show only in
-the last process group, so meshes of several dimensions hand `disagreeing` on once more.
+The first four entries are passed from each process group to the next, so that all ranks of the largest mesh know them
+in the end. Facts are compared only among ranks that share the tensors in question. A disagreement may be found only in
+the last process group, so meshes of several dimensions pass `disagreeing` on a second time.
 """
 
 from array import array
@@ -25,14 +26,14 @@ import torch.distributed as dist
 from ._plan import MAX_WORLD_SIZE
 from ._sharding import Sharing
 
-#: What ranks must agree on in every process group, and how errors call it.
+#: The facts that ranks must agree on in every process group, with their description in error messages.
 SUBJECTS = {
     "tensors": "the names, shapes, dtypes, placements or order",
     "algorithm": "the algorithms",
     "lr": "the learning rates",
     "options": "the options",
 }
-#: The calls that ranks make together, and what each needs for a parameter: on all ranks or on none.
+#: The calls that ranks make together. A parameter must have what the call needs on all ranks or on none.
 _CALLS = {"step": "a gradient", "load_state_dict": "a state"}
 _RANK_BITS = (MAX_WORLD_SIZE - 1).bit_length()
 _DIGEST_BITS = 62 - _RANK_BITS
@@ -40,19 +41,19 @@ _DIGEST_BITS = 62 - _RANK_BITS
 
 @dataclass
 class Ballot:
-    """What one rank has to say about a call."""
+    """One rank's contribution to the vote about a call."""
 
     call: str  # one of _CALLS
-    label: Callable[[int], str]  # how errors call a parameter
-    present: Sequence[bool]  # whether each has what the call needs
-    error: Exception | None = None  # why this rank refuses
-    nonfinite: int = -1  # its first parameter whose gradient must be finite and is not
+    label: Callable[[int], str]  # the description of a parameter in error messages
+    present: Sequence[bool]  # whether each parameter has what the call needs
+    error: Exception | None = None  # the error that this rank found
+    nonfinite: int = -1  # the first parameter whose gradient must be finite but is not
     skip: bool = False
-    #: For each subject, a digest for each parameter. Empty if this rank refuses.
+    #: For each subject, one digest per parameter. Empty if this rank found an error.
     facts: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def facts_of(self, members: Sequence[int]) -> dict[str, int]:
-        """What is compared among ranks that share these parameters."""
+        """Return the facts that are compared among the ranks that share these parameters."""
         digests = {
             subject: _digest_of_all(self.facts[subject][i] for i in members) if self.facts else 0
             for subject in SUBJECTS
@@ -62,7 +63,7 @@ class Ballot:
 
 
 def digest(value: object) -> int:
-    """A number that other values hardly have, the same in all processes. `value` consists of plain Python objects."""
+    """Hash a value that consists of plain Python objects. The result is the same in all processes."""
     return _digest_of_bytes(repr(value).encode())
 
 
@@ -75,7 +76,10 @@ def _digest_of_bytes(data: bytes) -> int:
 
 
 def agree_across_ranks(ballot: Ballot, sharings: Sequence[Sharing]) -> bool:
-    """Whether some rank wants the step to be skipped. Raises on all ranks if one refuses, or if ranks disagree."""
+    """Return whether some rank wants to skip the step.
+
+    If one rank found an error or the ranks disagree, this raises on all ranks.
+    """
     rank = dist.get_rank()
     refused = -1 if ballot.error is None else rank
     disagreeing, nonfinite, skip = -1, -1 if ballot.nonfinite < 0 else rank, int(ballot.skip)
@@ -124,7 +128,7 @@ def agree_across_ranks(ballot: Ballot, sharings: Sequence[Sharing]) -> bool:
 
 
 def _tagged(value: int, rank: int) -> int:
-    """Ordered by value, and among equals by rank."""
+    """Combine a value and a rank into a number that is ordered by value, then by rank."""
     return (value << _RANK_BITS) | rank
 
 
@@ -133,14 +137,14 @@ def _untagged(tagged: int) -> tuple[int, int]:
 
 
 def _all_reduce_max(votes: Sequence[int], sharing: Sharing) -> list[int]:
-    """Each entry's largest value in the process group."""
+    """Return the elementwise maximum over the process group."""
     numbers = torch.tensor(votes, device=sharing.device)
     dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=sharing.group)
     return numbers.tolist()
 
 
 def _difference(facts: Sequence[str], tagged: Sequence[int]) -> str:
-    """The first fact that ranks disagree on, but for presence, in words."""
+    """Describe the first fact other than "present" that ranks disagree on. Return "" if there is none."""
     for number, fact in enumerate(facts):
         (most, one), (least, other) = map(_untagged, tagged[2 * number : 2 * number + 2])
         if most == -least or fact == "present":
@@ -153,7 +157,7 @@ def _difference(facts: Sequence[str], tagged: Sequence[int]) -> str:
             )
         if fact == "count":
             return (
-                "expected as many parameters on all ranks that share them, got "
+                "expected the same number of parameters on all ranks that share them, got "
                 f"{most} on rank {one} and {-least} on rank {other}"
             )
         return (
@@ -164,11 +168,11 @@ def _difference(facts: Sequence[str], tagged: Sequence[int]) -> str:
 
 
 def _missing(ballot: Ballot, tagged: Sequence[int], sharing: Sharing) -> str:
-    """The first parameter that lacks what the call needs on some of the ranks, but not on all, in words."""
+    """Describe the first parameter that has what the call needs on some ranks only. Return "" if there is none."""
     (most, _), (least, _) = map(_untagged, tagged[-2:])
     if most == -least:
         return ""
-    # All ranks of the process group come here, with equally many parameters.
+    # All ranks of the process group get here, with the same number of parameters.
     rank = dist.get_rank()
     present = [ballot.present[i] for i in sharing.members]
     votes = [rank if here else -1 for here in present] + [-1 if here else rank for here in present]

@@ -1,6 +1,7 @@
-"""Checks that torch's operator schemas leave to a `RuntimeError` without a clear message.
+"""Type checks of arguments, with clearer errors than those of torch's operator schemas.
 
-`name` is `function.argument` throughout.
+Each function returns its value in the form that the operators take. `name` is always `function.argument`, for the error
+message.
 """
 
 import operator
@@ -10,21 +11,22 @@ from typing import Any, NoReturn
 
 import torch
 
-#: Which unfolding: "balanced", "online" or the modes that become the rows.
+#: An unfolding: "balanced", "online" or the modes that become the rows.
 UnfoldingLike = str | Sequence[int]
-#: A family of unfoldings: the modes that become the rows of each. None for all.
+#: A family of unfoldings, each given by the modes that become its rows. None means all unfoldings.
 FamilyLike = Sequence[Sequence[int]] | None
-#: Newton-Schulz coefficients: the name of a set, one row `(a, b, c)`, or a row for each step.
+#: Newton-Schulz coefficients: the name of a table, one row `(a, b, c)`, or one row per step.
 CoefficientsLike = str | Sequence[float] | Sequence[Sequence[float]]
 
 
-def refuse(name: str, expected: str, value: object) -> NoReturn:
+def raise_type_error(name: str, expected: str, value: object) -> NoReturn:
+    """Raise the TypeError for an argument of the wrong type."""
     function, argument = name.split(".")
     raise TypeError(f"[tensorion.{function}] {argument} must be {expected}, got {value!r}")
 
 
 def tensor(value: object, name: str) -> torch.Tensor:
-    """`value`, which must be a tensor."""
+    """Check that `value` is a tensor."""
     if not isinstance(value, torch.Tensor):
         function, argument = name.split(".")
         raise TypeError(f"[tensorion.{function}] {argument} must be a Tensor, got {type(value).__name__}")
@@ -32,45 +34,45 @@ def tensor(value: object, name: str) -> torch.Tensor:
 
 
 def ints(values: Iterable[int], name: str) -> list[int]:
-    """`values`, which must be integers."""
+    """Check that `values` are integers."""
     try:
-        known = [_index(value) for value in values]
+        checked = [_index(value) for value in values]
     except TypeError:
-        refuse(name, "a sequence of integers", values)
-    for value in known:
+        raise_type_error(name, "a sequence of integers", values)
+    for value in checked:
         _check_bits(value, name)
-    return known
+    return checked
 
 
 def family(values: Iterable[Iterable[int]] | None, name: str) -> list[list[int]]:
-    """`values`, which must be a sequence of sets of modes, at least one; None for all."""
+    """Check that `values` are sets of modes, at least one. None means all unfoldings and becomes an empty list."""
     if values is None:
         return []
     try:
-        known = [ints(modes, name) for modes in values]
+        checked = [ints(modes, name) for modes in values]
     except TypeError:
-        refuse(name, "None or a sequence of sets of modes", values)
-    return known or refuse(name, "None or a sequence of sets of modes", values)
+        raise_type_error(name, "None or a sequence of sets of modes", values)
+    return checked or raise_type_error(name, "None or a sequence of sets of modes", values)
 
 
 def integer(value: int, name: str) -> int:
-    """`value`, which must be an integer."""
+    """Check that `value` is an integer."""
     try:
-        known = _index(value)
+        checked = _index(value)
     except TypeError:
-        refuse(name, "an integer", value)
-    return _check_bits(known, name)
+        raise_type_error(name, "an integer", value)
+    return _check_bits(checked, name)
 
 
 def _index(value: Any) -> int:
-    """`value` as an integer; True and False are none."""
+    """Convert `value` to an integer. Booleans are rejected."""
     if isinstance(value, bool):
         raise TypeError
     return operator.index(value)
 
 
 def _check_bits(value: int, name: str) -> int:
-    """`value`, which must fit into the operators' integers."""
+    """Check that `value` fits into int64, the operators' integer type."""
     if not -(2**63) <= value < 2**63:
         function, argument = name.split(".")
         raise ValueError(f"[tensorion.{function}] {argument} must have at most 63 bits, got {value}")
@@ -78,9 +80,9 @@ def _check_bits(value: int, name: str) -> int:
 
 
 def number(value: Any, name: str) -> float:
-    """`value`, which must be a real number."""
+    """Check that `value` is a real number."""
     if isinstance(value, bool) or not isinstance(value, Real):
-        refuse(name, "a number", value)
+        raise_type_error(name, "a number", value)
     try:
         return float(value)
     except OverflowError:
@@ -89,17 +91,17 @@ def number(value: Any, name: str) -> float:
 
 
 def boolean(value: bool, name: str) -> bool:
-    """`value`, which must be True or False."""
-    return value if isinstance(value, bool) else refuse(name, "True or False", value)
+    """Check that `value` is a bool."""
+    return value if isinstance(value, bool) else raise_type_error(name, "True or False", value)
 
 
-def text(value: str, name: str) -> str:
-    """`value`, which must be a string."""
-    return value if isinstance(value, str) else refuse(name, "a string", value)
+def string(value: str, name: str) -> str:
+    """Check that `value` is a string."""
+    return value if isinstance(value, str) else raise_type_error(name, "a string", value)
 
 
 def unfolding(value: UnfoldingLike, name: str) -> str:
-    """A strategy as the operators take it: "balanced", "online" or "(0, 2)"."""
+    """Convert an unfolding to a string: "balanced", "online" or, for example, "(0, 2)"."""
     if isinstance(value, str):
         return value
     try:
@@ -107,18 +109,18 @@ def unfolding(value: UnfoldingLike, name: str) -> str:
             raise TypeError
         return str(tuple(_index(mode) for mode in value))
     except TypeError:
-        refuse(name, "'balanced', 'online' or a sequence of modes", value)
+        raise_type_error(name, "'balanced', 'online' or a sequence of modes", value)
 
 
 def split_sizes(value: int | Sequence[int] | None, name: str) -> list[int]:
-    """Blocks as the operators take them: none, `[k]` for k equal ones, or the sizes of at least two."""
+    """Convert block sizes to a list: empty for no split, `[k]` for k equal blocks, or the sizes of all blocks."""
     if value is None:
         return []
-    expected = "None, a number of equal blocks, or the sizes of at least two"
+    expected = "None, a number of equal blocks, or the sizes of at least two blocks"
     try:
         sizes = [_index(value)] if not isinstance(value, Sequence) else [_index(size) for size in value]
     except TypeError:
-        refuse(name, expected, value)
+        raise_type_error(name, expected, value)
     if isinstance(value, Sequence) and len(sizes) < 2:
         function, argument = name.split(".")
         raise ValueError(f"[tensorion.{function}] {argument} must be {expected}, got {value!r}")
@@ -126,17 +128,17 @@ def split_sizes(value: int | Sequence[int] | None, name: str) -> list[int]:
 
 
 def coefficients(value: CoefficientsLike, name: str) -> list[float]:
-    """Rows `(a, b, c)`, one after the other."""
+    """Convert Newton-Schulz coefficients to a flat list of rows `(a, b, c)`."""
     if isinstance(value, str):
         return torch.ops.tensorion.named_coefficients(value)
-    expected = "a name, a row (a, b, c) of numbers or a sequence of such rows"
+    expected = "the name of a table, a row (a, b, c) of numbers, or a sequence of such rows"
     if not isinstance(value, Sequence):
-        refuse(name, expected, value)
+        raise_type_error(name, expected, value)
     rows = [value] if value and isinstance(value[0], Real) else value
     flat: list[float] = []
     for row in rows:
         if not isinstance(row, Sequence) or not all(isinstance(entry, Real) for entry in row):
-            refuse(name, expected, value)
+            raise_type_error(name, expected, value)
         if len(row) != 3:
             function, argument = name.split(".")
             raise ValueError(

@@ -1,13 +1,13 @@
-"""One step of tensors that ranks share: each solves for some of them, and gets the directions of all.
+"""A step for tensors that are shared among ranks: each rank orthogonalizes some of them and receives the other results.
 
-In each round of the plan, on a grid of ranks (`RankGrid`),
+Each round of the plan has three phases on a grid of ranks (`RankGrid`):
 
-    1. ranks of a row send the pieces of each momentum to the one that solves for it;
-    2. that rank puts them together, finds the direction, and sends its pieces back;
-    3. rows send each other what they found.
+    1. The ranks of a row send their shards of each momentum to the rank that owns the tensor in this round.
+    2. The owner gathers the tensor, computes the direction, and sends its shards back.
+    3. The rows broadcast their results to each other.
 
-If tensors are not cut, nothing is sent in 1 and 2; if there is one row, nothing is sent in 3. Messages travel while the
-next round is solved. All ranks start them in the same order.
+If tensors are not sharded, phases 1 and 2 send nothing. If there is only one row, phase 3 sends nothing. Communication
+overlaps with the computation of the next round. All ranks start their messages in the same order.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -26,19 +26,19 @@ from ._sharding import RankGrid, ShardLayout, communication_device
 class Task(NamedTuple):
     """A tensor to update."""
 
-    param: Tensor  # the piece on this rank
-    target: Tensor  # the piece of what is orthogonalized: the momentum, or Nesterov's look-ahead
+    param: Tensor  # local shard of the parameter
+    target: Tensor  # local shard of the tensor to orthogonalize (the momentum, or the Nesterov look-ahead)
     layout: ShardLayout
-    options: Mapping[str, Any]  # of its param group, as operators take them
+    options: Mapping[str, Any]  # options of the param group, in the form that operators take
 
 
 def run(tasks: Sequence[Task]) -> None:
-    """Update the parameters. All ranks call it with their pieces of the same tensors, in the same order."""
-    # What travels in one message is of one type.
+    """Update the parameters. All ranks must pass their shards of the same tensors in the same order."""
+    # A message holds tensors of one dtype and device.
     kinds: dict[tuple[RankGrid, torch.dtype, torch.device], list[Task]] = {}
     for task in tasks:
         kinds.setdefault((task.layout.grid, task.target.dtype, task.target.device), []).append(task)
-    # In an order that does not depend on that of the parameters, which ranks with other tensors may have in between.
+    # The order must not depend on that of the parameters, since some ranks may have additional tensors.
     order = sorted(kinds, key=lambda kind: (kind[0].order, str(kind[1:])))
     for grid, alike in ((kind[0], kinds[kind]) for kind in order):
         shapes = tuple(task.layout.shape for task in alike)
@@ -46,22 +46,22 @@ def run(tasks: Sequence[Task]) -> None:
         waiting = [_round(grid, [[alike[i] for i in indices] for indices in members]) for members in plan.rounds]
         active: list[Iterator[None]] = []
         while waiting or active:
-            # The youngest first: it starts its messages before the others wait for theirs, and solve.
+            # The newest round goes first: it starts its messages before older rounds wait for theirs and compute.
             active = [steps for steps in [*waiting[:1], *active] if next(steps, steps) is None]
             waiting = waiting[1:]
 
 
 def _round(grid: RankGrid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
-    """One round, paused wherever messages are on their way. `by_rank`: who solves for which tensors."""
+    """Run one round as a generator that yields while messages are in flight. `by_rank[i]` are the tasks of rank i."""
     rows = [by_rank[row * grid.cols : (row + 1) * grid.cols] for row in range(grid.rows)]
     row, mine = rows[grid.row], rows[grid.row][grid.col]
     like = next(task.target for tasks in by_rank for task in tasks)
 
     def numel(owner: int, col: int) -> int:
-        """The elements in a column of the tensors that another column of this row solves for."""
+        """Count the elements in column `col` of the tensors that column `owner` of this row owns."""
         return sum(task.layout.piece_numel(col) for task in row[owner])
 
-    # Nothing here keeps what is on its way, so that memory is given back as early as it can be.
+    # Delete references to tensors as soon as they have been sent, so that their memory is freed early.
     targets = [task.target for task in mine]
     if grid.cuts:
         received = yield from _exchange(
@@ -83,7 +83,7 @@ def _round(grid: RankGrid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
     by_row = all_pieces.split(sizes)
     torch.cat([like.new_empty(0, device=device), *(x.reshape(-1).to(device) for x in found)], out=by_row[grid.row])
     del found, by_row
-    first, count = grid.row, 1  # of the rows whose pieces this rank has
+    first, count = grid.row, 1  # the range of rows whose results this rank has
     for side in reversed(grid.copies):
         first -= side.index * count
         works = []
@@ -103,16 +103,17 @@ def _round(grid: RankGrid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
 def _exchange(
     grid: RankGrid, sent: Sequence[Sequence[Tensor]], numel: Callable[[int, int], int], like: Tensor
 ) -> Generator[None, None, list[Tensor]]:
-    """Send tensors to each column of the row; what each of them has sent here, as one flat tensor.
+    """Send tensors to each column of the row, and return what each column has sent here as one flat tensor.
 
-    `numel(source, target)`: how many elements one column sends to another. They travel along one of the grid's cuts
-    after the other, so that tensors that are sharded over several dimensions of their mesh need no process group but
-    those of the dimensions.
+    `numel(source, target)` is the number of elements that one column sends to another. Messages travel along one of the
+    grid's cuts at a time. Tensors that are sharded over several mesh dimensions therefore need only the process groups
+    of these dimensions.
     """
     places = list(product(*(range(side.size) for side in grid.cuts)))
     columns = {place: col for col, place in enumerate(places)}
     own = places[grid.col]
-    # What this rank has, by place: its target along the cuts ahead, and its source along those behind.
+    # Parcels on this rank. A place holds the target's coordinates along the remaining cuts, and the source's along the
+    # cuts that are done.
     parcels = list(sent)
     del sent
     for cut, side in enumerate(grid.cuts):
@@ -135,11 +136,11 @@ def _exchange(
 def _all_to_all(
     group: Any, sent: Sequence[Sequence[Tensor]], counts: Sequence[Sequence[int]], like: Tensor
 ) -> Callable[[], list[Tensor]]:
-    """Start to send tensors to each rank of the group, and to receive flat ones of `counts` entries from each.
+    """Start an all-to-all that sends tensors to each rank and receives flat tensors with `counts` elements from each.
 
-    The result waits for them.
+    The returned function waits for the messages and returns the received tensors.
     """
-    device = communication_device(group, like.device)  # with CPU offload not that of the tensors
+    device = communication_device(group, like.device)  # With CPU offload, it differs from the tensors' device.
     outgoing = torch.cat([like.new_empty(0), *(x.reshape(-1) for tensors in sent for x in tensors)]).to(device)
     incoming = like.new_empty(sum(map(sum, counts)), device=device)
     work = dist.all_to_all_single(
@@ -155,7 +156,7 @@ def _all_to_all(
         nonlocal incoming, outgoing
         work.wait()
         pieces = incoming.to(like.device).split([count for parcel in counts for count in parcel])
-        incoming = outgoing = like  # were needed until now
+        incoming = outgoing = like  # Free the buffers.
         return list(pieces)
 
     return received
@@ -168,12 +169,12 @@ def _piece(layout: ShardLayout, x: Tensor, col: int) -> Tensor:
 
 
 def _pieces(tasks: Sequence[Task], whole: Sequence[Tensor], cols: int) -> list[list[Tensor]]:
-    """The pieces of whole tensors, by column."""
+    """Divide whole tensors into shards, by column."""
     return [[_piece(task.layout, x, col) for task, x in zip(tasks, whole, strict=True)] for col in range(cols)]
 
 
 def _gather(tasks: Sequence[Task], parcels: Sequence[Tensor]) -> list[Tensor]:
-    """Whole tensors from the pieces of each column, which come one after the other."""
+    """Assemble whole tensors from parcels, which hold the concatenated shards of each column."""
     whole = [task.target.new_empty(task.layout.shape) for task in tasks]
     for col, parcel in enumerate(parcels):
         pieces = parcel.split([task.layout.piece_numel(col) for task in tasks])
@@ -183,7 +184,7 @@ def _gather(tasks: Sequence[Task], parcels: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _solve(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
-    """The directions of whole targets. Those of a param group are found side by side."""
+    """Compute the directions of whole targets, with one operator call per param group."""
     directions = list(targets)
     for options, members in _by_group(tasks):
         found = torch.ops.tensorion.directions([targets[i] for i in members], **_options.arguments(options))
@@ -193,7 +194,7 @@ def _solve(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _apply(tasks: Sequence[Task], pieces: Tensor) -> None:
-    """The update, with this rank's pieces of the directions one after the other."""
+    """Update the parameters. `pieces` holds the concatenated local shards of the directions."""
     flat = pieces.split([task.param.numel() for task in tasks])
     for options, members in _by_group(tasks):
         arguments = _options.arguments(options)
@@ -207,7 +208,7 @@ def _apply(tasks: Sequence[Task], pieces: Tensor) -> None:
 
 
 def _by_group(tasks: Sequence[Task]) -> list[tuple[Mapping[str, Any], list[int]]]:
-    """The options of each param group among the tasks, with the indices of its tasks."""
+    """Return the options of each param group among the tasks, with the indices of its tasks."""
     groups: dict[int, tuple[Mapping[str, Any], list[int]]] = {}
     for index, task in enumerate(tasks):
         groups.setdefault(id(task.options), (task.options, []))[1].append(index)

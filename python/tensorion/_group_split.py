@@ -1,4 +1,4 @@
-"""Param groups as they are given to the optimizer, and as it keeps them."""
+"""Normalizes and checks param groups, and splits each one between Tensorion and the fallback."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -15,23 +15,23 @@ USE_FSDP2 = "use FSDP2, torch.distributed.fsdp.fully_shard, instead"
 
 
 def labels(number: int, group: Mapping[str, Any]) -> list[str]:
-    """How errors call the parameters of a group: by name, or else by position."""
+    """Label the parameters of a group for error messages: by name if they have names, else by position."""
     params, names = group["params"], group.get("param_names")
-    known = names and [f"parameter '{name}'" for name in names]
-    known = known or [f"parameter {index} of group {number}" for index in range(len(params))]
-    return [f"{name}, shape {list(param.shape)}" for name, param in zip(known, params, strict=True)]
+    found = names and [f"parameter '{name}'" for name in names]
+    found = found or [f"parameter {index} of group {number}" for index in range(len(params))]
+    return [f"{name}, shape {list(param.shape)}" for name, param in zip(found, params, strict=True)]
 
 
 def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """A copy of the group whose "params" are a list of tensors, each once, and "param_names" their names."""
+    """Copy a group so that "params" is a list of distinct tensors and "param_names" lists their names, if any."""
     if not isinstance(param_group, dict):
         raise TypeError(f"[tensorion.Tensorion] a param group must be a dict, got {type(param_group).__name__}")
     if "params" not in param_group:
-        raise ValueError(f"[tensorion.Tensorion] group {number} has no 'params', only {sorted(param_group)}")
+        raise ValueError(f"[tensorion.Tensorion] expected 'params' in group {number}, got only {sorted(param_group)}")
     group = dict(param_group)
     params = group["params"]
     if isinstance(params, set):
-        raise TypeError("[tensorion.Tensorion] expected parameters in an order, got a set")
+        raise TypeError("[tensorion.Tensorion] expected an ordered collection of parameters, got a set")
     try:
         params = [params] if isinstance(params, Tensor) else list(params)
     except TypeError:
@@ -42,14 +42,14 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
     for pair in named:
         if len(pair) != 2 or not isinstance(pair[0], str):
             raise TypeError(
-                f"[tensorion.Tensorion] expected pairs of a name and a Tensor in group {number}, got a tuple of "
+                f"[tensorion.Tensorion] expected (name, Tensor) pairs in group {number}, got a tuple of "
                 f"({', '.join(type(entry).__name__ for entry in pair)})"
             )
     if named:
         if len(named) != len(params):
             raise ValueError(
-                f"[tensorion.Tensorion] expected names for all parameters of group {number} or for none, "
-                f"got {len(named)} for {len(params)}"
+                f"[tensorion.Tensorion] expected names for all parameters of group {number} or for none of them, "
+                f"got {len(named)} names for {len(params)} parameters"
             )
         group["param_names"] = [name for name, _ in named]
         params = [param for _, param in named]
@@ -59,16 +59,16 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
                 f"[tensorion.Tensorion] expected Tensors, got {type(param).__name__} as parameter {index} of "
                 f"group {number}"
             )
-        # As torch.distributed.fsdp marks the parameters that it has flattened, and itself tells them by.
+        # FSDP1 sets this attribute on parameters that are views into a flat parameter.
         if getattr(param, "_fsdp_flattened", False):
             raise ValueError(
                 f"[tensorion.Tensorion] parameter {index} of group {number} is part of a flat parameter of "
-                f"FullyShardedDataParallel, which keeps no tensor's shape: {USE_FSDP2}"
+                f"FullyShardedDataParallel, which does not keep the shapes of tensors: {USE_FSDP2}"
             )
-        if hasattr(param, "ds_id"):  # as DeepSpeed marks the parameters that it has partitioned
+        if hasattr(param, "ds_id"):  # DeepSpeed sets this attribute on parameters that it has partitioned.
             raise ValueError(
                 f"[tensorion.Tensorion] parameter {index} of group {number} is partitioned by DeepSpeed's ZeRO stage "
-                f"3, which keeps no tensor's shape: {USE_FSDP2}"
+                f"3, which does not keep the shapes of tensors: {USE_FSDP2}"
             )
         if param.is_nested:
             raise ValueError(
@@ -78,19 +78,19 @@ def normalized(param_group: Mapping[str, Any], number: int) -> dict[str, Any]:
         if is_lazy(param):
             raise ValueError(
                 f"[tensorion.Tensorion] parameter {index} of group {number} has no shape yet: run its lazy "
-                "module once before"
+                "module once before you create the optimizer"
             )
-    first: dict[int, int] = {}  # of each tensor
+    first_index: dict[int, int] = {}  # by id of the tensor
     for index, param in enumerate(params):
-        first.setdefault(id(param), index)
-    if len(first) < len(params):
+        first_index.setdefault(id(param), index)
+    if len(first_index) < len(params):
         warnings.warn(
             "optimizer contains a parameter group with duplicate parameters; each will be updated once",
-            stacklevel=5,  # where the optimizer is made
+            stacklevel=5,  # the caller of the constructor
         )
-    group["params"] = [params[index] for index in first.values()]
+    group["params"] = [params[index] for index in first_index.values()]
     if "param_names" in group:
-        group["param_names"] = [group["param_names"][index] for index in first.values()]
+        group["param_names"] = [group["param_names"][index] for index in first_index.values()]
     return group
 
 
@@ -101,9 +101,10 @@ def split(
     others: Sequence[Mapping[str, Any]],
     process_group: Any,
 ) -> list[dict[str, Any]]:
-    """A normalized group in up to two: by order (see `Tensorion`), unless it names its algorithm or has `use_fallback`.
+    """Split a normalized group into at most two: Tensorion's parameters and the fallback's.
 
-    `others` are the groups that the optimizer already has.
+    Parameters are assigned by their order (see `Tensorion`), unless the group has the key "algorithm" or
+    "use_fallback". `others` are the groups that the optimizer already has.
     """
     params, names = group["params"], group.get("param_names")
     own_labels = labels(number, group)
@@ -117,15 +118,15 @@ def split(
         pieces,
         own_labels + [f"the optimizer's {label}" for i, other in enumerate(others) for label in labels(i, other)],
     )
-    is_marked = bool(given.get("use_fallback"))  # as timm marks the groups of its fallback_list
-    members: dict[str, list[int]] = {}  # of each algorithm, tensorion first
+    is_marked = bool(given.get("use_fallback"))  # timm sets this key in the groups of its fallback_list.
+    members: dict[str, list[int]] = {}  # indices of the parameters, by algorithm
     for index, (param, label) in enumerate(zip(params, own_labels, strict=True)):
         reason = "" if options["algorithm"] else _fallback_reason(param, label, options)
         if is_marked and not options["algorithm"]:
             reason = "use_fallback"
         algorithm = options["algorithm"] or (options["fallback"] if reason else "tensorion")
         if algorithm is None:
-            raise ValueError(f"[tensorion.Tensorion] {label} is not Tensorion's ({reason}), and there is no fallback")
+            raise ValueError(f"[tensorion.Tensorion] {label} needs a fallback ({reason}), got fallback=None")
         if algorithm == "tensorion":
             _check_unfolding(param, label, options)
             _check_layout(param, label, process_group)
@@ -145,7 +146,7 @@ def split(
 
 
 def _fallback_reason(param: Tensor, label: str, options: Mapping[str, Any]) -> str:
-    """Why the fallback updates the parameter; empty if Tensorion does."""
+    """Return why the fallback updates the parameter, or an empty string if Tensorion does."""
     try:
         return torch.ops.tensorion.fallback_reason(
             param.shape, options["min_order"], options["batch_modes"], options["split_sizes"]
@@ -155,26 +156,26 @@ def _fallback_reason(param: Tensor, label: str, options: Mapping[str, Any]) -> s
 
 
 def _check_unfolding(param: Tensor, label: str, options: Mapping[str, Any]) -> None:
-    found = _misfit(tuple(param.shape), *_shape_options(options))
+    found = _shape_error(tuple(param.shape), *_shape_options(options))
     if found:
         raise ValueError(f"[tensorion.Tensorion] {found[0]} does not fit {label}: {found[1]}")
 
 
 def _shape_options(options: Mapping[str, Any]) -> tuple[str, str, tuple[int, ...], tuple[int, ...]]:
-    """The options that shapes must fit."""
+    """Return the options that must fit the shape of each parameter."""
     slicing = tuple(options["batch_modes"]), tuple(options["split_sizes"])
     return options["unfolding"], options["adjust_lr_fn"], *slicing
 
 
 @lru_cache(maxsize=4096)
-def _misfit(
+def _shape_error(
     shape: tuple[int, ...],
     unfolding: str,
     adjust_lr_fn: str,
     batch_modes: tuple[int, ...],
     split_sizes: tuple[int, ...],
 ) -> tuple[str, str] | None:
-    """The option that does not fit tensors of this shape, and why."""
+    """Return the option that does not fit this shape and the reason, or None if all options fit."""
     try:
         blocks = torch.ops.tensorion.block_shapes(shape, batch_modes, split_sizes)
     except ValueError as error:
@@ -196,38 +197,38 @@ def _check_layout(param: Tensor, label: str, process_group: Any) -> None:
 
 
 def check_algorithm(group: Mapping[str, Any], number: int, options: Mapping[str, Any]) -> None:
-    """Raise if a group has no algorithm, or one that does not fit its parameters."""
+    """Raise if a group has no algorithm, or if its options do not fit the shapes of its parameters."""
     if not options["algorithm"]:
-        raise ValueError(f"[tensorion.Tensorion] group {number} has no 'algorithm'")
+        raise ValueError(f"[tensorion.Tensorion] expected 'algorithm' in group {number}, got none")
     if options["algorithm"] != "tensorion" or torch.compiler.is_compiling():
         return
-    known = _shape_options(options)
+    shape_options = _shape_options(options)
     for index, param in enumerate(group["params"]):
-        # It was given to Tensorion for its order, which it no longer has.
+        # The parameter was assigned to Tensorion because of its order, but it has become 1-D since then.
         if param.dim() == 1 and "why" in group and options["min_order"] > 1:
             raise ValueError(
-                f"[tensorion.Tensorion] {labels(number, group)[index]} has lost its shape since the optimizer was "
-                f"made, as DeepSpeed's ZeRO stages 1 and 2 flatten parameters: {USE_FSDP2}"
+                f"[tensorion.Tensorion] {labels(number, group)[index]} was flattened after the optimizer was "
+                f"created, as DeepSpeed's ZeRO stages 1 and 2 do: {USE_FSDP2}"
             )
-        if _misfit(tuple(param.shape), *known):
+        if _shape_error(tuple(param.shape), *shape_options):
             _check_unfolding(param, labels(number, group)[index], options)
 
 
 def check_gradients(group: Mapping[str, Any], number: int) -> None:
-    """Raise if a gradient is not like its parameter."""
+    """Raise if a gradient does not match its parameter."""
     for index, param in enumerate(group["params"]):
         grad = param.grad
         if grad is None:
             continue
         if param.is_meta:
             raise ValueError(
-                f"[tensorion.Tensorion] {labels(number, group)[index]} is on the meta device, where it has no values: "
-                "give the optimizer the parameters that hold them"
+                f"[tensorion.Tensorion] {labels(number, group)[index]} is on the meta device and has no values: "
+                "create the optimizer after the parameters are materialized"
             )
         if not torch.compiler.is_compiling() and param.is_inference() and not torch.is_inference_mode_enabled():
             raise ValueError(
-                f"[tensorion.Tensorion] {labels(number, group)[index]} was made in inference mode, and can only be "
-                "updated there"
+                f"[tensorion.Tensorion] {labels(number, group)[index]} was created in inference mode and can only be "
+                "updated in inference mode"
             )
         if grad.layout != torch.strided:
             raise ValueError(
@@ -235,12 +236,12 @@ def check_gradients(group: Mapping[str, Any], number: int) -> None:
             )
         if grad.shape != param.shape or grad.dtype != param.dtype or grad.device != param.device:
             raise ValueError(
-                f"[tensorion.Tensorion] expected a gradient like {labels(number, group)[index]} "
+                f"[tensorion.Tensorion] expected a gradient that matches {labels(number, group)[index]} "
                 f"({param.dtype} on {param.device}), got shape {list(grad.shape)}, {grad.dtype} on "
                 f"{grad.device}"
             )
         if _sharding.is_dtensor(param) and not _sharding.is_placed_as(grad, param):
             raise ValueError(
-                f"[tensorion.Tensorion] expected a gradient placed as {labels(number, group)[index]} "
+                f"[tensorion.Tensorion] expected a gradient with the placements of {labels(number, group)[index]} "
                 f"({_sharding.describe(param)}), got {_sharding.describe(grad)}"
             )

@@ -1,7 +1,7 @@
-"""Loads the operators, `torch.ops.tensorion.*`, when imported.
+"""Loads the operators `torch.ops.tensorion.*` on import.
 
-The C++ interface of torch changes from one minor version to the next. The package therefore has a folder `torch-2.N`,
-with libraries, headers and CMake files, for each version that it was built with; the torch that runs decides.
+The C++ ABI of torch changes with every minor version. The package therefore has one folder `torch-2.N`, with libraries,
+headers and CMake files, for each version of torch that it was built for. The installed torch decides which one is used.
 """
 
 import re
@@ -11,7 +11,7 @@ import torch
 
 PACKAGE = Path(__file__).resolve().parent
 
-#: The first and the last version of torch that are tested; pyproject.toml has the same.
+#: The first and the last version of torch that are tested. Keep them equal to those in pyproject.toml.
 SUPPORTED = ("2.7", "2.15")
 
 
@@ -20,7 +20,7 @@ def _listed(versions: list[str]) -> str:
 
 
 def choose(package: Path, torch_version: str) -> Path:
-    """The folder of `package` that was built with the minor version of torch that runs."""
+    """Return the folder of `package` that was built for the minor version of `torch_version`."""
     found = re.match(r"\d+\.\d+", torch_version)
     minor = found.group() if found else torch_version
     folder = package / f"torch-{minor}"
@@ -30,9 +30,9 @@ def choose(package: Path, torch_version: str) -> Path:
     has = f"was built for torch {_listed(built)}" if built else "has no libraries"
     if not _as_numbers(SUPPORTED[0]) <= _as_numbers(minor) <= _as_numbers(SUPPORTED[1]):
         advice = f"Tensorion supports torch {SUPPORTED[0]} to {SUPPORTED[1]}"
-        advice += f": `pip install 'torch=={built[-1]}.*'`." if built else "; install it again with one of these."
+        advice += f": `pip install 'torch=={built[-1]}.*'`." if built else "; reinstall it with one of these."
     else:
-        advice = f"Install it again from its source, which builds it for torch {minor}: "
+        advice = f"Reinstall it from source to build it for torch {minor}: "
         advice += "`pip install --force-reinstall --no-deps --no-binary tensorion tensorion`"
         advice += f", or install a torch that it was built for: `pip install 'torch=={built[-1]}.*'`." if built else "."
     raise ImportError(f"[tensorion] this installation of tensorion {has}, got torch {torch_version}. {advice}")
@@ -49,12 +49,11 @@ def load(path: Path) -> None:
     except OSError as error:
         raise ImportError(
             f"[tensorion] {path} could not be loaded with torch {torch.__version__}: "
-            f"{error.__cause__ or error}. Tensorion must be built with the torch that runs it: "
-            "install it again from its source by `pip install --force-reinstall --no-deps --no-binary tensorion "
-            "tensorion`."
+            f"{error.__cause__ or error}. Tensorion must be built with the torch that loads it. Reinstall it from "
+            "source with `pip install --force-reinstall --no-deps --no-binary tensorion tensorion`."
         ) from error
 
 
-#: The install tree of the C++ library for the torch that runs.
+#: The install prefix of the C++ library for the installed torch.
 PREFIX = choose(PACKAGE, torch.__version__)
 load(PREFIX / "lib" / "libtensorion_ops.so")

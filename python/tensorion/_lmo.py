@@ -10,14 +10,14 @@ from . import _arguments
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LmoResult:
-    """An answer of `lmo`. Numbers are kept as tensors and become Python's when they are asked for."""
+    """The result of `lmo`. Its numbers are stored as tensors and are read from the device on first access."""
 
-    #: The answer, in the shape and dtype of the input.
+    #: The maximizer, with the shape and dtype of the input.
     x: Tensor
     _rows: Tensor
     _value: Tensor
     _upper: Tensor
-    _solve: Tensor
+    _solved: Tensor
 
     @property
     def modes(self) -> tuple[int, ...]:
@@ -26,18 +26,21 @@ class LmoResult:
 
     @property
     def value(self) -> float:
-        """`<M, x>`, less if the method may exceed the unit ball: `value <= optimum`."""
+        """A lower bound of the optimum: the inner product of the input and `x`.
+
+        If the polar method may leave the unit ball, the inner product is scaled down accordingly.
+        """
         return self._value.item()
 
     @property
     def upper(self) -> float:
-        """`optimum <= upper`, up to rounding."""
+        """An upper bound of the optimum, up to rounding."""
         return self._upper.item()
 
     @property
     def solved(self) -> int:
-        """How many unfoldings' nuclear norms had to be computed."""
-        return int(self._solve.item())
+        """The number of unfoldings whose nuclear norm was computed."""
+        return int(self._solved.item())
 
     def __repr__(self) -> str:
         return (
@@ -53,25 +56,39 @@ def lmo(
     polar: str = "auto",
     family: _arguments.FamilyLike = None,
 ) -> LmoResult:
-    """`argmax <x, X>` over `||X||_Sigma <= 1`, with its certificate.
+    r"""Solve the linear minimization oracle: `argmax <x, X>` over `||X||_Sigma <= 1`.
 
-    The optimum is the dual norm, `max over tau of ||x_(tau)||_*`. It is attained by folding the polar
-    factor of the unfolding with the largest nuclear norm. The answer is detached: the function is not
-    differentiable.
+    The optimum is the dual norm, `max over tau of ||x_(tau)||_*`. The maximizer is the folded polar factor of the
+    unfolding with the largest nuclear norm. The result comes with a lower and an upper bound of the optimum. It is
+    detached from the autograd graph: the function is not differentiable.
 
     Args:
-        x: real floating-point, with at least one mode.
-        unfolding: "online" finds the unfolding with the largest nuclear norm, but solves only those that
-            bounds cannot rule out; "balanced" takes the squarest; a tuple of modes, the one they name.
-        polar: as `method` of `tensorion.polar`.
-        family: sets of modes, as `[(0,), (0, 1)]`: the norms are over these unfoldings alone. "online" searches
-            among them; other values of `unfolding` do not go with it.
+        x (Tensor): real floating-point tensor with at least one mode.
+        unfolding (str or tuple of int, optional): "online" searches for the unfolding with the largest nuclear norm
+            and computes only the norms that bounds cannot rule out; "balanced" takes the squarest unfolding; a tuple
+            of modes names the rows of a fixed unfolding (default: "online").
+        polar (str, optional): the `method` of `tensorion.polar` (default: "auto").
+        family (sequence of tuples of int, optional): the unfoldings that define the norms, each given by the modes
+            that become its rows, for example `[(0,), (0, 1)]`. It requires `unfolding="online"` (default: None, all
+            unfoldings).
+
+    Returns:
+        LmoResult: the maximizer `x`, the chosen `modes`, the bounds `value` and `upper`, and the count `solved`.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if `x` is not a finite real tensor with at least one mode, or if another argument does not fit it.
+
+    Example:
+        >>> result = tensorion.lmo(torch.eye(4).reshape(4, 2, 2))
+        >>> result.modes
+        (0,)
     """
     return LmoResult(
         *torch.ops.tensorion.lmo(
             _arguments.tensor(x, "lmo.x"),
             _arguments.unfolding(unfolding, "lmo.unfolding"),
-            _arguments.text(polar, "lmo.polar"),
+            _arguments.string(polar, "lmo.polar"),
             _arguments.family(family, "lmo.family"),
         )
     )

@@ -1,4 +1,4 @@
-"""Norms of a tensor, over its unfoldings `x_(tau)`, and of a convolution."""
+"""Norms of a tensor, defined by its unfoldings `x_(tau)`, and the norm of a convolution."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,17 @@ from . import _arguments
 
 
 def nuclear_norm(x: Tensor, modes: Sequence[int]) -> Tensor:
-    """`||x_(tau)||_*`, the sum of the singular values of `unfold(x, modes)`, in the dtype of `x`.
+    """Compute the nuclear norm of an unfolding: the sum of the singular values of `unfold(x, modes)`.
 
-    Differentiable once: the gradient is the folded polar factor of the unfolding. A second derivative is an error.
+    The function is differentiable once: the gradient is the folded polar factor of the unfolding. A second derivative
+    raises an error.
+
+    Args:
+        x (Tensor): real floating-point tensor.
+        modes (sequence of int): modes that become the rows.
+
+    Returns:
+        Tensor: the norm, as a 0-dim tensor with the dtype of `x`.
     """
     return torch.ops.tensorion.nuclear_norm(
         _arguments.tensor(x, "nuclear_norm.x"), _arguments.ints(modes, "nuclear_norm.modes")
@@ -19,11 +27,18 @@ def nuclear_norm(x: Tensor, modes: Sequence[int]) -> Tensor:
 
 
 def dual_norm(x: Tensor, *, family: _arguments.FamilyLike = None) -> Tensor:
-    """`max over tau of ||x_(tau)||_*`, the paper's `||x||_Sigma^dagger`, in the dtype of `x`.
+    """Compute the dual norm `max over tau of ||x_(tau)||_*`, written `||x||_Sigma^dagger` in the paper.
 
-    With a `family` of sets of modes, as `[(0,), (0, 1)]`, over these unfoldings alone.
+    The function is differentiable once: the gradient is the maximizer found by `lmo`. A second derivative raises an
+    error.
 
-    Differentiable once: the gradient is the answer of `lmo`. A second derivative is an error.
+    Args:
+        x (Tensor): real floating-point tensor.
+        family (sequence of tuples of int, optional): the unfoldings that define the norm, each given by the modes that
+            become its rows, for example `[(0,), (0, 1)]` (default: None, all unfoldings).
+
+    Returns:
+        Tensor: the norm, as a 0-dim tensor with the dtype of `x`.
     """
     return torch.ops.tensorion.dual_norm(
         _arguments.tensor(x, "dual_norm.x"), _arguments.family(family, "dual_norm.family")
@@ -31,12 +46,21 @@ def dual_norm(x: Tensor, *, family: _arguments.FamilyLike = None) -> Tensor:
 
 
 def relaxed_norm(x: Tensor, *, tol: float = 1e-3, family: _arguments.FamilyLike = None) -> tuple[float, float]:
-    """Certified bounds `(lower, upper)` of the relaxed spectral norm, the paper's `||x||_Sigma`:
+    """Compute certified bounds of the relaxed spectral norm, written `||x||_Sigma` in the paper:
 
         max <m, x> over dual_norm(m) <= 1  =  min sum_tau ||xi^tau_(tau)||_2 over sum_tau xi^tau = x
 
-    Every `m` bounds it from below and every decomposition from above; the search stops once
-    `upper - lower <= tol upper`. With a `family` of sets of modes the unfoldings are these alone. Not differentiable.
+    Every feasible `m` gives a lower bound, and every decomposition of `x` gives an upper bound. The search stops once
+    `upper - lower <= tol * upper`. The function is not differentiable.
+
+    Args:
+        x (Tensor): real floating-point tensor.
+        tol (float, optional): relative gap between the bounds (default: 1e-3).
+        family (sequence of tuples of int, optional): the unfoldings that define the norm (default: None, all
+            unfoldings).
+
+    Returns:
+        tuple of float: the bounds `(lower, upper)`.
     """
     lower, upper = torch.ops.tensorion.relaxed_norm(
         _arguments.tensor(x, "relaxed_norm.x"),
@@ -47,18 +71,26 @@ def relaxed_norm(x: Tensor, *, tol: float = 1e-3, family: _arguments.FamilyLike 
 
 
 def spectral_norm(x: Tensor, *, restarts: int = 32, field: str = "real") -> tuple[float, float]:
-    """Bounds `(lower, upper)` of `max <x, u_1 (x) ... (x) u_d>` over unit vectors, the paper's `||x||_sigma`.
+    """Compute bounds of the spectral norm `max <x, u_1 (x) ... (x) u_d>` over unit vectors `u_i`.
 
-    Below: the best of `restarts` random starts (and one more) of the higher-order power method, seeded.
-    Above: `relaxed_norm`. The two need not meet. Not differentiable.
+    The paper writes this norm as `||x||_sigma`. The lower bound is the best result of the higher-order power method
+    from `restarts` random starting points and one deterministic one; the random numbers have a fixed seed. The upper
+    bound is that of `relaxed_norm`. The two bounds need not meet. The function is not differentiable.
 
-    `field="complex"` takes the maximum of `|<x, u_1 (x) ... (x) u_d>|` over complex unit vectors. It may be larger, and
-    is the norm for which `conv_norm(kernel, ...) <= sqrt(h w) spectral_norm(kernel)` holds.
+    Args:
+        x (Tensor): real floating-point tensor.
+        restarts (int, optional): number of random starting points (default: 32).
+        field (str, optional): "real", or "complex" for the maximum of `|<x, u_1 (x) ... (x) u_d>|` over complex unit
+            vectors, which may be larger. The inequality `conv_norm(kernel, ...) <= sqrt(h w) spectral_norm(kernel)`
+            holds for the complex norm (default: "real").
+
+    Returns:
+        tuple of float: the bounds `(lower, upper)`.
     """
     lower, upper = torch.ops.tensorion.spectral_norm(
         _arguments.tensor(x, "spectral_norm.x"),
         _arguments.integer(restarts, "spectral_norm.restarts"),
-        _arguments.text(field, "spectral_norm.field"),
+        _arguments.string(field, "spectral_norm.field"),
     )
     return lower.item(), upper.item()
 
@@ -71,35 +103,40 @@ def conv_norm(
     stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
 ) -> float:
-    """`||T_K||_2`, the spectral norm of a convolution as a linear map.
+    """Compute the spectral norm `||T_K||_2` of a convolution as a linear map.
 
-    With stride 1 its output is as large as its input; stride s keeps every s-th output. Not differentiable.
+    The output of a convolution with stride 1 has the size of its input. Stride `s` keeps every `s`-th output. The
+    function is not differentiable.
 
     Args:
-        kernel: `(c_out, c_in, size...)`, with one to three spatial modes.
-        input_size: the spatial sizes of the input: one for each mode, or one for all.
-        padding: what is outside the input: "circular", itself again; "zeros", nothing.
-        stride: likewise.
-        dilation: likewise.
+        kernel (Tensor): kernel of shape `(c_out, c_in, *kernel_size)` with one to three spatial modes.
+        input_size (int or sequence of int): spatial size of the input, one number for all modes or one per mode.
+        padding (str, optional): "circular" continues the input periodically; "zeros" pads it with zeros (default:
+            "circular").
+        stride (int or sequence of int, optional): stride, one number for all modes or one per mode (default: 1).
+        dilation (int or sequence of int, optional): dilation, one number for all modes or one per mode (default: 1).
+
+    Returns:
+        float: the norm.
     """
     return torch.ops.tensorion.conv_norm(
         _arguments.tensor(kernel, "conv_norm.kernel"),
         _sizes(input_size, "conv_norm.input_size"),
-        _arguments.text(padding, "conv_norm.padding"),
+        _arguments.string(padding, "conv_norm.padding"),
         _sizes(stride, "conv_norm.stride"),
         _sizes(dilation, "conv_norm.dilation"),
     ).item()
 
 
 def _sizes(value: int | Sequence[int], name: str) -> list[int]:
-    """One number for all spatial modes, or one for each."""
+    """Convert a size to a list with one number for all spatial modes or one per mode."""
     return [_arguments.integer(value, name)] if isinstance(value, int) else _arguments.ints(value, name)
 
 
-class _Gradient(torch.autograd.Function):
-    """`gradient * derivative`, the gradient with respect to `x`, which cannot be differentiated further.
+class _FirstDerivative(torch.autograd.Function):
+    """Computes `gradient * derivative`, the gradient with respect to `x`. Its own backward raises an error.
 
-    As torch's `once_differentiable`, which does not notice that the derivative depends on `x`.
+    torch's `once_differentiable` does not serve here: it does not see that `derivative` depends on `x`.
     """
 
     @staticmethod
@@ -110,14 +147,13 @@ class _Gradient(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *_: Tensor):
         raise RuntimeError(
-            f"[tensorion.{ctx.name}] expected to be differentiated once, got a second derivative, which is not "
-            "implemented"
+            f"[tensorion.{ctx.name}] the function is differentiable only once; its second derivative is not implemented"
         )
 
 
-def _keep_input(ctx, inputs, output) -> None:
+def _setup_context(ctx, inputs, output) -> None:
     ctx.save_for_backward(inputs[0])
-    ctx.unfoldings = inputs[1]  # the modes of one, or the family
+    ctx.unfoldings = inputs[1]  # The modes of nuclear_norm, or the family of dual_norm.
 
 
 def _nuclear_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
@@ -129,15 +165,15 @@ def _nuclear_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
             matrix = torch.ops.tensorion.unfold(x, ctx.unfoldings)
             factor = torch.ops.tensorion.polar(matrix, "svd")
             derivative = torch.ops.tensorion.fold(factor, ctx.unfoldings, x.shape)
-    return _Gradient.apply(x, gradient, derivative, "nuclear_norm"), None
+    return _FirstDerivative.apply(x, gradient, derivative, "nuclear_norm"), None
 
 
 def _dual_norm_backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:
     (x,) = ctx.saved_tensors
     with torch.no_grad():
         derivative = x.sign() if x.dim() == 0 else torch.ops.tensorion.lmo(x, "online", "svd", ctx.unfoldings)[0]
-    return _Gradient.apply(x, gradient, derivative, "dual_norm"), None
+    return _FirstDerivative.apply(x, gradient, derivative, "dual_norm"), None
 
 
-torch.library.register_autograd("tensorion::nuclear_norm", _nuclear_norm_backward, setup_context=_keep_input)
-torch.library.register_autograd("tensorion::dual_norm", _dual_norm_backward, setup_context=_keep_input)
+torch.library.register_autograd("tensorion::nuclear_norm", _nuclear_norm_backward, setup_context=_setup_context)
+torch.library.register_autograd("tensorion::dual_norm", _dual_norm_backward, setup_context=_setup_context)

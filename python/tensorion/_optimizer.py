@@ -25,65 +25,82 @@ from . import (
 
 
 class Tensorion(Optimizer):
-    r"""Muon for tensors of any order.
+    r"""Implements Tensorion: Muon for tensors of any order.
 
-    A tensor of order `min_order` or more, of which at least two modes are larger than 1, is updated, with its
-    momentum unfolded to an `m x n` matrix, by
+    A parameter `W` of order at least `min_order` with at least two modes larger than 1 is updated with its gradient `G`
+    and its momentum `M`, which is unfolded to an `m x n` matrix:
 
         M <- G + momentum M
-        X <- fold(polar(unfold(M)))                  (nesterov: of G + momentum M)
+        X <- fold(polar(unfold(M)))                  (nesterov: polar(unfold(G + momentum M)))
         W <- (1 - lr weight_decay) W - lr scale X    scale = 0.2 sqrt(max(m, n))
 
-    and every other tensor by a fallback, in a param group of its own. The order is the number of modes after leading
-    modes of size 1 are dropped: 4 for a `512 x 256 x 1 x 1` kernel, 2 for a `1 x 197 x 384` positional embedding. The
-    constructor splits each group that it is given by this rule, and the key "algorithm" ("tensorion", "adamw" or
-    "sgd") says what a group became. A group that comes with that key is taken as it is. `tensorion.param_groups` makes
-    groups by more rules; `tensorion.describe` says which parameter went where.
+    The fallback updates all other parameters, which get their own param group. The order of a parameter is the number
+    of its modes after leading modes of size 1 are dropped: 4 for a `512 x 256 x 1 x 1` kernel, 2 for a `1 x 197 x 384`
+    positional embedding.
 
-    State is kept as torch's own optimizers do: a `momentum_buffer` in the shape, dtype and memory format
-    of the parameter (of AdamW: `step`, `exp_avg`, `exp_avg_sq`).
+    The constructor splits each param group by this rule. The key "algorithm" of the resulting groups is "tensorion",
+    "adamw" or "sgd". A group that already has this key is not split. `tensorion.param_groups` creates groups by further
+    rules, and `tensorion.describe` lists the algorithm of each parameter.
+
+    The state of a parameter has the same form as in torch's optimizers: a `momentum_buffer` with the shape, dtype and
+    memory format of the parameter, or `step`, `exp_avg` and `exp_avg_sq` for AdamW.
 
     Args:
-        params: tensors, named pairs `(name, tensor)`, or dicts of these with options of their own.
-        lr: the learning rate. A tensor on the CPU is read at each step; one on another device is used
-            there without a synchronization.
-        momentum: in [0, 1).
-        nesterov: whether to look one step ahead.
-        weight_decay: decoupled, of the learning rate before `scale`.
-        unfolding: "balanced", the squarest; "online", the one with the largest nuclear norm; or a tuple of
-            modes that become the rows: `(0,)` flattens kernels as Muon does. On accelerators "online"
-            compares the unfoldings that are as square as the balanced one.
-        online_interval: "online" decides anew every so many steps, and keeps its choice in between. For tensors
-            that ranks share it decides at each step.
-        batch_modes: modes that enumerate independent tensors, such as `(0,)` for a stack of experts. Each slice along
-            them is unfolded, orthogonalized and scaled by itself; `unfolding` counts the modes of a slice.
-        split_sizes: blocks along mode 0 of a parameter, or of its slices, that are independent tensors: a number of
-            equal blocks, such as 3 for fused query, key and value, or the sizes of all blocks. A group with
-            `batch_modes` or `split_sizes` is Tensorion's if all slices have at least two modes larger than 1.
-        polar: "auto", "halley", "newton_schulz" or "svd", as `method` of `tensorion.polar`.
-        ns_coefficients: as of `tensorion.polar`.
-        ns_steps: as of `tensorion.polar`.
-        adjust_lr_fn: what `scale` is. "match_rms_adamw": `0.2 sqrt(max(m, n))`, updates as large as
-            AdamW's; "original": `sqrt(max(1, m / n))`; "spectral_unclamped": `sqrt(m / n)`; "conv_radius":
-            `1 / sqrt(h w)`, where all modes after the first two are spatial.
-        min_order: tensors of lower order go to the fallback; with 2 matrices get Muon's update.
-        fallback: "adamw" or "sgd", torch's own fused kernels; None makes a tensor that is not Tensorion's an error.
-        fallback_lr: of the fallback; None is `lr`.
-        fallback_weight_decay: of the fallback; None is `weight_decay`.
-        fallback_betas: of AdamW, "betas" in its groups.
-        fallback_eps: of AdamW, "eps" in its groups.
-        fallback_momentum: of SGD, "momentum" in its groups.
-        nonfinite: what a gradient with a NaN or an infinity does. "error": it is named, and nothing at
-            all is changed; "skip": the step is left out and counted in `skipped_steps`, without a
-            synchronization; "ignore": parameters become NaN.
-        maximize: ascend instead of descend.
-        process_group: a `torch.distributed` group whose ranks hold the same tensors, as with
-            `DistributedDataParallel`: each rank solves for some of them, and gets the updates of all. None:
-            every rank does all the work. DTensors, as `fully_shard` makes them, bring their own mesh. A copy
-            or a pickle of the optimizer does not keep the group.
+        params (iterable): iterable of parameters, of `(name, parameter)` pairs, or of dicts that define param groups.
+        lr (float or Tensor, optional): learning rate. A tensor on the CPU is read at each step. A tensor on an
+            accelerator is used there without a synchronization (default: 1e-3).
+        momentum (float, optional): momentum factor in [0, 1) (default: 0.95).
+        nesterov (bool, optional): enables Nesterov momentum (default: False).
+        weight_decay (float, optional): decoupled weight decay coefficient. It is multiplied by `lr`, not by
+            `lr * scale` (default: 0.01).
+        unfolding (str or tuple of int, optional): "balanced" is the squarest unfolding; "online" is the one with the
+            largest nuclear norm; a tuple names the modes that become the rows. `(0,)` flattens kernels as Muon does. On
+            accelerators, "online" compares only the unfoldings that are as square as the balanced one (default:
+            "balanced").
+        online_interval (int, optional): number of steps for which "online" keeps its choice. For tensors that are
+            shared among ranks, "online" chooses at each step (default: 1).
+        batch_modes (sequence of int, optional): modes that enumerate independent tensors, for example `(0,)` for a
+            stack of experts. Each slice along them is unfolded, orthogonalized and scaled separately. The modes of
+            `unfolding` are those of a slice (default: ()).
+        split_sizes (int or sequence of int, optional): independent blocks along mode 0 of a parameter or of its slices:
+            a number of equal blocks, for example 3 for a fused QKV projection, or the sizes of all blocks. Tensorion
+            updates a parameter with `batch_modes` or `split_sizes` if all slices have at least two modes larger than 1
+            (default: None).
+        polar (str, optional): "auto", "halley", "newton_schulz" or "svd"; see `method` of `tensorion.polar` (default:
+            "auto").
+        ns_coefficients (str or sequence, optional): Newton-Schulz coefficients; see `tensorion.polar` (default: None).
+        ns_steps (int, optional): number of Newton-Schulz steps; see `tensorion.polar` (default: None).
+        adjust_lr_fn (str, optional): definition of `scale`. "match_rms_adamw" is `0.2 sqrt(max(m, n))`, which matches
+            the RMS of AdamW's updates; "original" is `sqrt(max(1, m / n))`; "spectral_unclamped" is `sqrt(m / n)`;
+            "conv_radius" is `1 / sqrt(h w)` for kernels whose modes after the first two are spatial (default:
+            "match_rms_adamw").
+        min_order (int, optional): parameters of lower order go to the fallback. With 2, matrices get Muon's update
+            (default: 3).
+        fallback (str, optional): "adamw" or "sgd", which use torch's fused kernels. None raises an error if a parameter
+            needs a fallback (default: "adamw").
+        fallback_lr (float or Tensor, optional): learning rate of the fallback. None means `lr` (default: None).
+        fallback_weight_decay (float, optional): weight decay of the fallback. None means `weight_decay` (default:
+            None).
+        fallback_betas (tuple of float, optional): betas of AdamW, "betas" in its param groups (default: (0.9, 0.999)).
+        fallback_eps (float, optional): epsilon of AdamW, "eps" in its param groups (default: 1e-8).
+        fallback_momentum (float, optional): momentum of SGD, "momentum" in its param groups (default: 0.9).
+        nonfinite (str, optional): what to do if a gradient contains a NaN or an infinity. "error" raises an error that
+            names the parameter and changes nothing; "skip" skips the step without a synchronization and counts it in
+            `skipped_steps`; "ignore" makes the step, after which parameters are NaN (default: "error").
+        maximize (bool, optional): maximizes the objective instead of minimizing it (default: False).
+        process_group (ProcessGroup, optional): a `torch.distributed` group whose ranks hold the same parameters, as
+            with `DistributedDataParallel`. Each rank orthogonalizes some of the tensors and receives the updates of the
+            others. With None, every rank does all the work. DTensors, for example from `fully_shard`, use their own
+            mesh. Copies and pickles of the optimizer do not keep the group (default: None).
+
+    Example:
+        >>> optimizer = tensorion.Tensorion(model.parameters(), lr=1e-3)
+        >>> optimizer.zero_grad()
+        >>> loss_fn(model(input), target).backward()
+        >>> optimizer.step()
     """
 
-    #: Tells GradScaler that `step` unscales gradients, and skips those that overflowed, by itself: see `_amp`.
+    #: Tells GradScaler that `step` unscales gradients and skips steps that overflowed; see `_amp`.
     _step_supports_amp_scaling = True
 
     def __init__(
@@ -117,19 +134,20 @@ class Tensorion(Optimizer):
         defaults = {option.name: given[option.name] for option in _options.TABLE}
         _options.checked({}, defaults, ranges=True)
         if not isinstance(params, Iterable):
-            got = type(params).__name__ + (": its .parameters() are" if isinstance(params, torch.nn.Module) else "")
+            is_module = isinstance(params, torch.nn.Module)
+            got = "a Module; pass model.parameters()" if is_module else type(params).__name__
             raise TypeError(f"[tensorion.Tensorion] params must be an iterable of Tensors or dicts, got {got}")
         self._process_group = _sharding.checked_group(process_group)
-        self._groups_given = 0  # before they were split: what errors count by
-        self._skipped: Tensor | None = None  # counted on the device
+        self._groups_given = 0  # The number of groups before splitting, by which error messages count them.
+        self._skipped: Tensor | None = None  # The number of skipped steps, on the device of the gradients.
         super().__init__(params, defaults)
         if not self.param_groups:
-            raise ValueError("[tensorion.Tensorion] expected at least one parameter in some group, got none")
+            raise ValueError("[tensorion.Tensorion] expected at least one parameter, got none")
         _share.warn_if_small(self.param_groups)
 
     @property
     def skipped_steps(self) -> int:
-        """How many steps `nonfinite="skip"` has left out; the state dict keeps it."""
+        """The number of steps that `nonfinite="skip"` has skipped. It is part of the state dict."""
         return 0 if self._skipped is None else int(self._skipped.item())
 
     def __getstate__(self) -> dict[str, Any]:
@@ -137,13 +155,17 @@ class Tensorion(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        # Connections to other processes cannot be copied.
+        # Process groups can be neither copied nor pickled.
         self.__dict__.setdefault("_process_group", None)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group, split by order unless it names its "algorithm". All of it or nothing."""
+        """Add a param group, split by order unless it has the key "algorithm". If this raises, nothing is added.
+
+        Args:
+            param_group (dict): the parameters, under the key "params", and their options.
+        """
         group = _group_split.normalized(param_group, self._groups_given)
-        if not group["params"]:  # trainers make such groups, for a model without biases say
+        if not group["params"]:  # Trainers create empty groups, for example for a model without biases.
             self._groups_given += 1
             return
         parts = _group_split.split(group, self._groups_given, self.defaults, self.param_groups, self._process_group)
@@ -154,7 +176,7 @@ class Tensorion(Optimizer):
         except Exception:
             del self.param_groups[count:]
             raise
-        # torch fills a group up with all defaults, of which the algorithm reads only some.
+        # torch adds all defaults to a group. Remove those that the group's algorithm does not read.
         for part in parts:
             for key in self.defaults.keys() - set(_options.KEYS[part["algorithm"]]):
                 del part[key]
@@ -170,15 +192,22 @@ class Tensorion(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Update the parameters that have a gradient.
+        """Perform a single optimization step. Only parameters that have a gradient are updated.
 
         Args:
-            closure: evaluates the model anew and returns the loss, which is returned.
+            closure (Callable, optional): a closure that reevaluates the model and returns the loss.
+
+        Returns:
+            The loss that `closure` returned, or None if there is no closure.
+
+        Raises:
+            ValueError: if an option or a gradient is invalid. No parameter and no state has changed then.
+            RuntimeError: if another rank that shares parameters raised an error.
         """
         loss = None
         if closure is not None:
             if not callable(closure):
-                _arguments.refuse("step.closure", "callable", closure)
+                _arguments.raise_type_error("step.closure", "callable", closure)
             with torch.enable_grad():
                 loss = closure()
         overflow = _amp.unscale(self)
@@ -187,7 +216,7 @@ class Tensorion(Optimizer):
         if verdict.skipped is not None:
             if self._skipped is None or self._skipped.device != verdict.skipped.device:
                 self._skipped = _skipped.moved(self._skipped, verdict.skipped.device)
-            self._skipped.add_(verdict.skipped)  # in place, so that replays of a captured graph count, too
+            self._skipped.add_(verdict.skipped)  # In place, so that replays of a captured graph are counted too.
         if verdict.skip:
             return loss
         tasks: list[_distributed_step.Task] = []
@@ -208,7 +237,7 @@ class Tensorion(Optimizer):
     def _accumulate(
         self, shared: list[tuple[Tensor, _sharding.ShardLayout]], options: dict[str, Any]
     ) -> list[_distributed_step.Task]:
-        """Update the momenta of parameters that ranks share. What remains to be done is the result."""
+        """Update the momenta of parameters that are shared among ranks, and return the tasks that remain."""
         grads = [_sharding.to_local(param.grad) for param, _ in shared]
         targets = [_sharding.to_local(self.state[param]["momentum_buffer"]) for param, _ in shared]
         arguments = {key: options[key] for key in ("momentum", "maximize")}
@@ -229,7 +258,7 @@ class Tensorion(Optimizer):
         return tasks
 
     def _call(self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None) -> None:
-        """Update what this process has of the parameters of a group."""
+        """Update parameters of one group that this process updates without other ranks."""
         if not _options.keeps_unfolding(options):
             self._run_operator(params, options, found_inf)
             return
@@ -241,7 +270,7 @@ class Tensorion(Optimizer):
     def _run_operator(
         self, params: list[Tensor], options: dict[str, Any], found_inf: Tensor | None, **choices: Any
     ) -> None:
-        """The operator of the group's algorithm."""
+        """Call the operator of the group's algorithm."""
         algorithm = options["algorithm"]
         if algorithm == "tensorion":
             choices.setdefault("choices", [])
@@ -263,16 +292,26 @@ class Tensorion(Optimizer):
         )
 
     def state_dict(self) -> StateDict:
-        """As torch's, with `"skipped_steps"` if a group skips steps that are not finite."""
+        """Return the state of the optimizer as a dict, in torch's format.
+
+        If a param group has `nonfinite="skip"`, the dict also has the key "skipped_steps".
+        """
         state_dict = super().state_dict()
         if self._skipped is not None:
             state_dict["skipped_steps"] = self.skipped_steps
         return state_dict
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        """Go on from a state: all of it, or nothing if it does not fit, with an error that says where.
+        """Load the state of the optimizer. If the state does not fit, this raises an error and changes nothing.
 
-        Ranks that share tensors must all call it: they load their states together, or none of them does.
+        All ranks that share tensors must call this method. Either all of them load their states or none does.
+
+        Args:
+            state_dict (dict): an object returned by `state_dict`.
+
+        Raises:
+            ValueError: if the state does not fit the param groups.
+            RuntimeError: if another rank that shares parameters raised an error.
         """
         checked: Mapping[str, Any] | None = None
 
@@ -287,7 +326,7 @@ class Tensorion(Optimizer):
             _preflight.agree_on_load(self.param_groups, state_dict, error, self._process_group)
             return _state.completed(state_dict)
 
-        # As the last of the pre-hooks, it sees what the others made of the state.
+        # This is the last pre-hook, so it sees the changes that the user's hooks have made.
         handle = self.register_load_state_dict_pre_hook(check)
         try:
             if not isinstance(state_dict, Mapping):
@@ -295,7 +334,7 @@ class Tensorion(Optimizer):
             with torch.inference_mode(False):
                 super().load_state_dict(state_dict)
         except Exception as error:
-            if checked is None:  # what is wrong was found before: the other ranks do not know yet
+            if checked is None:  # The error came before `check`, so the other ranks do not know of it yet.
                 _preflight.agree_on_load(self.param_groups, None, error, self._process_group)
             raise
         finally:

@@ -1,4 +1,4 @@
-"""The options of the optimizer: their checks, and what each param group makes of them."""
+"""The table of the optimizer's options, their checks, and the values that each param group keeps."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,22 +10,22 @@ from . import _arguments
 
 
 def _learning_rate(lr: float | Tensor, name: str) -> float | Tensor:
-    """A number, but a tensor on a device other than the CPU stays one and is not read."""
+    """Convert a learning rate to a float. A tensor on an accelerator stays a tensor, to avoid a synchronization."""
     if not isinstance(lr, Tensor):
         return _arguments.number(lr, name)
     if lr.numel() != 1:
         option = name.split(".")[1]
         raise ValueError(f"[tensorion.Tensorion] {option} must have one element, got shape {list(lr.shape)}")
     if lr.is_complex() or lr.dtype == torch.bool:
-        _arguments.refuse(name, "a real number", lr)
+        _arguments.raise_type_error(name, "a real number", lr)
     if lr.is_meta:
-        _arguments.refuse(name, "a number, or a tensor that holds one", lr)
+        _arguments.raise_type_error(name, "a number or a tensor with a value", lr)
     return lr.item() if lr.device.type == "cpu" else lr.reshape(())
 
 
 def _betas(betas: tuple[float, float], name: str) -> list[float]:
     if not isinstance(betas, (tuple, list)) or len(betas) != 2:
-        _arguments.refuse(name, "two numbers", betas)
+        _arguments.raise_type_error(name, "two numbers", betas)
     return [_arguments.number(beta, name) for beta in betas]
 
 
@@ -33,14 +33,14 @@ class Option(NamedTuple):
     """An option of the optimizer."""
 
     name: str
-    #: Makes what the operators take of a value; raises if its type is wrong.
+    #: Checks the type of a value and converts the value to the form that the operators take.
     convert: Callable[[Any, str], Any]
-    #: The algorithms that read it: their param groups hold it.
+    #: The algorithms that read the option. Only their param groups hold it.
     algorithms: tuple[str, ...] = ()
-    #: Its key in those groups and its name in their operator, if that is not `name`.
+    #: The key in those param groups and the argument's name in their operator, if it differs from `name`.
     group_key: str | None = None
     may_be_none: bool = False
-    #: Whether the operators of those algorithms take it.
+    #: Whether the option is an argument of those algorithms' operators.
     is_argument: bool = True
 
     @property
@@ -49,8 +49,8 @@ class Option(NamedTuple):
 
 
 _ALL = ("tensorion", "adamw", "sgd")
-#: Every option, once. Defaults are in the signature of `Tensorion`, ranges in tensorion/optimizer.h, TENSORION_OPTIONS:
-#: the table of the C++ library. The tests hold all of these to the same names.
+#: All options. Their defaults are in the signature of `Tensorion`. Their ranges are in TENSORION_OPTIONS, the table of
+#: the C++ library in tensorion/optimizer.h. Tests check that all three list the same names.
 TABLE = (
     Option("lr", _learning_rate, _ALL),
     Option("momentum", _arguments.number, ("tensorion", "sgd")),
@@ -60,41 +60,43 @@ TABLE = (
     Option("online_interval", _arguments.integer, ("tensorion",), is_argument=False),
     Option("batch_modes", _arguments.ints, ("tensorion",)),
     Option("split_sizes", _arguments.split_sizes, ("tensorion",)),
-    Option("polar", _arguments.text, ("tensorion",)),
+    Option("polar", _arguments.string, ("tensorion",)),
     Option("ns_coefficients", _arguments.coefficients, ("tensorion",), may_be_none=True),
     Option("ns_steps", _arguments.integer, ("tensorion",), may_be_none=True),
-    Option("adjust_lr_fn", _arguments.text, ("tensorion",)),
+    Option("adjust_lr_fn", _arguments.string, ("tensorion",)),
     Option("min_order", _arguments.integer),
-    Option("fallback", _arguments.text, may_be_none=True),
+    Option("fallback", _arguments.string, may_be_none=True),
     Option("fallback_lr", _learning_rate, may_be_none=True),
     Option("fallback_weight_decay", _arguments.number, may_be_none=True),
     Option("fallback_betas", _betas, ("adamw",), group_key="betas"),
     Option("fallback_eps", _arguments.number, ("adamw",), group_key="eps"),
     Option("fallback_momentum", _arguments.number),
-    Option("nonfinite", _arguments.text, _ALL, is_argument=False),
+    Option("nonfinite", _arguments.string, _ALL, is_argument=False),
     Option("maximize", _arguments.boolean, _ALL),
 )
-#: Options that states of earlier versions lack, and what such a state means.
+#: Options that earlier versions did not save, with the values that reproduce the behavior of those versions.
 ADDED = {"online_interval": 1, "batch_modes": (), "split_sizes": None}
-#: What the param groups of each algorithm hold beside their parameters.
+#: The keys of each algorithm's param groups, besides "params" and "algorithm".
 KEYS = {algorithm: tuple(option.key for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
-#: The same as keys of what `checked` returns.
+#: The names of each algorithm's options, which are the keys in the result of `checked`.
 VALUES = {algorithm: tuple(option.name for option in TABLE if algorithm in option.algorithms) for algorithm in _ALL}
-#: What the operator of each algorithm takes: the key in its groups, and the option's name.
+#: The arguments of each algorithm's operator, as (key in its param groups, name of the option).
 _ARGUMENTS = {
     algorithm: tuple((o.key, o.name) for o in TABLE if algorithm in o.algorithms and o.is_argument)
     for algorithm in _ALL
 }
-#: The options that have another key in param groups: "betas" and "eps".
+#: The options whose key in param groups differs from their name: "betas" and "eps".
 _RENAMED = {option.key: option.name for option in TABLE if option.key != option.name}
 
 
 def checked(options: Mapping[str, Any], defaults: Mapping[str, Any], *, ranges: bool) -> dict[str, Any]:
-    """All options as the operators take them; raises if one has the wrong type or is not finite.
+    """Check all options and convert them to the form that the operators take.
 
-    `options` may be those of a param group: what they lack comes from `defaults`. With `ranges` it also raises if one
-    is out of range. That is for options that the user gives: a scheduler may leave the ranges, as torch's LinearLR does
-    by a rounding error.
+    Args:
+        options: options, for example a param group. Missing ones are taken from `defaults`.
+        defaults: values of all options.
+        ranges: whether to check ranges as well as types. Use it only for options that the user gives: a scheduler may
+            leave a range because of rounding, as torch's LinearLR does.
     """
     options = {"algorithm": "", **defaults, **options}
     for key, name in _RENAMED.items():
@@ -104,16 +106,16 @@ def checked(options: Mapping[str, Any], defaults: Mapping[str, Any], *, ranges: 
         value = options[option.name]
         is_none = value is None and option.may_be_none
         values[option.name] = None if is_none else option.convert(value, f"Tensorion.{option.name}")
-    values["algorithm"] = _arguments.text(options["algorithm"], "Tensorion.algorithm")
+    values["algorithm"] = _arguments.string(options["algorithm"], "Tensorion.algorithm")
     numbers = {key: 0.0 if isinstance(value, Tensor) else value for key, value in values.items()}
     torch.ops.tensorion.check_options(**numbers, ranges=ranges)
     return values
 
 
 def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the operator of a group's algorithm takes by name, from what `checked` returned for the group.
+    """Return the keyword arguments of the operator of a group's algorithm, given the result of `checked`.
 
-    A learning rate that is a tensor is 0 here: operators take it as `lr_tensor`.
+    If the learning rate is a tensor, `lr` is 0 here, and the operators take the tensor as `lr_tensor`.
     """
     algorithm = values["algorithm"]
     taken = {key: values[name] for key, name in _ARGUMENTS[algorithm]}
@@ -123,20 +125,20 @@ def arguments(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lr_tensor(values: Mapping[str, Any]) -> Tensor | None:
-    """The learning rate of a group if it is a tensor, which operators then use instead of `lr`."""
+    """Return the learning rate if it is a tensor, else None. Operators use it instead of `lr`."""
     return values["lr"] if isinstance(values["lr"], Tensor) else None
 
 
 def keeps_unfolding(values: Mapping[str, Any]) -> bool:
-    """Whether the choice of "online" is kept for some steps, and so is part of the state."""
+    """Return whether "online" keeps its choice for several steps, so that the choice is part of the state."""
     return values["algorithm"] == "tensorion" and values["unfolding"] == "online" and values["online_interval"] > 1
 
 
 def resolve(algorithm: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a param group for one algorithm, from the keys that it was given.
+    """Compute the options of a param group for one algorithm from the keys that the user gave.
 
-    In a group that names a fallback as its algorithm, `lr`, `weight_decay` and `momentum` are the
-    fallback's; in one that is split by order they are Tensorion's.
+    If the group names a fallback as its "algorithm", its `lr`, `weight_decay` and `momentum` apply to the fallback. If
+    the group is split by order, they apply to Tensorion.
     """
     merged = {**defaults, **given}
     if algorithm != "tensorion":
@@ -146,9 +148,9 @@ def resolve(algorithm: str, given: Mapping[str, Any], defaults: Mapping[str, Any
                 merged[key] = fallback
         for key, name in _RENAMED.items():
             merged.setdefault(key, merged[name])
-    # Schedulers write to a tensor, group by group: groups must not share it.
+    # Schedulers write to the tensor of each group, so groups must not share one.
     if isinstance(merged["lr"], Tensor):
         with torch.inference_mode(False):
             merged["lr"] = merged["lr"].detach().clone()
-    foreign = {key: value for key, value in given.items() if key not in defaults and key not in _RENAMED}
-    return {**foreign, **{key: merged[key] for key in KEYS[algorithm]}, "algorithm": algorithm}
+    extra = {key: value for key, value in given.items() if key not in defaults and key not in _RENAMED}
+    return {**extra, **{key: merged[key] for key in KEYS[algorithm]}, "algorithm": algorithm}

@@ -1,4 +1,4 @@
-"""Which parameter of a model goes where, and why."""
+"""Assigns the parameters of a model to Tensorion or the fallback, and describes the assignment."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,14 +15,14 @@ from . import _arguments, _share, _slices
 from ._optimizer import Tensorion
 from ._unfolding import drop_ones, effective_order
 
-#: What sends parameters to the fallback: a pattern of names, a type of modules, or a function of a
-#: parameter's name and itself.
+#: A rule that sends parameters to the fallback: a glob pattern of names, a module type, or a predicate of a parameter's
+#: name and the parameter.
 Rule = str | type[nn.Module] | Callable[[str, Tensor], bool]
 
 
 @dataclass
-class _Use:
-    """A parameter, and everywhere it is used: one that is tied has several names."""
+class _ParamUse:
+    """A parameter with its names and modules. A tied parameter has several of them."""
 
     param: Tensor
     names: list[str] = field(default_factory=list)
@@ -41,38 +41,53 @@ def param_groups(
     batch: Mapping[str, Sequence[int]] | None = None,
     split: Mapping[str, int | Sequence[int]] | None = None,
 ) -> list[dict[str, Any]]:
-    """The parameters of a model in groups for `Tensorion`, by the first of these rules that applies:
+    """Divide the parameters of a model into param groups for `Tensorion`.
 
-    1. what `to_fallback` names goes to the fallback;
-    2. depthwise convolution kernels (one input channel for each filter) go to the fallback, unless
-       `depthwise`: their filters act on different channels, so that there is no common matrix to
-       orthogonalize;
-    3. parameters that `batch` or `split` names go to Tensorion, in slices, if these have at least two modes larger
-       than 1, else to the fallback;
-    4. tensors of order below `min_order`, or with fewer than two modes larger than 1, go to the fallback; leading
-       modes of size 1 do not count in the order;
-    5. all others go to Tensorion; kernels of grouped convolutions as one tensor for each group of channels.
+    The first rule that applies to a parameter decides:
 
-    Each rule makes a group, with named parameters, the `"algorithm"` and the reason, `"why"`. Options such
-    as the learning rates come from the optimizer: `Tensorion(param_groups(model), lr=..., fallback_lr=...)`.
+    1. Parameters that match `to_fallback` go to the fallback.
+    2. Depthwise convolution kernels (one input channel per filter) go to the fallback unless `depthwise` is True. Their
+       filters act on different channels, so there is no common matrix to orthogonalize.
+    3. Parameters that match `batch` or `split` go to Tensorion, in slices, if all slices have at least two modes larger
+       than 1. Otherwise they go to the fallback.
+    4. Parameters of order below `min_order`, or with fewer than two modes larger than 1, go to the fallback. Leading
+       modes of size 1 do not count in the order.
+    5. All other parameters go to Tensorion. The kernel of a grouped convolution is split into one tensor per group of
+       channels.
+
+    Each group has named parameters, the key "algorithm", and the reason for the choice under the key "why". Options
+    such as learning rates come from the optimizer: `Tensorion(param_groups(model), lr=..., fallback_lr=...)`.
 
     Args:
-        model: its parameters are taken, frozen ones too.
-        min_order: as of `Tensorion`.
-        fallback: "adamw" or "sgd".
-        to_fallback: glob patterns of the names of parameters or of modules that hold them (`"head"`,
-            `"*.embed*"`), types of modules (`torch.nn.Embedding`), or functions of a name and a tensor.
-            One that fits nothing is an error.
-        depthwise: whether depthwise kernels stay with Tensorion.
-        pointwise: False leaves convolution kernels of size 1 to the fallback, as matrices are: no mode of size 1 counts
-            in the order then. With `depthwise=True` beside it, the groups are those of optimizers before
-            kernels of size 1 became Tensorion's, whose states then load.
-        decay_vectors: False sets weight_decay to 0 for biases, norms' scales and all other tensors of
-            effective order 0 or 1.
-        batch: patterns of names, as in `to_fallback`, with the `batch_modes` of what they fit:
-            `{"*.experts.*": (0,)}`. Of several patterns that fit, the first one counts.
-        split: patterns with `split_sizes`: `{"*.qkv.weight": 3, "*.qkv_proj.weight": (2048, 512, 512)}`. 1 keeps the
-            kernel of a grouped convolution whole.
+        model (Module): all of its parameters are included, frozen ones too.
+        min_order (int, optional): see `Tensorion` (default: 3).
+        fallback (str, optional): "adamw" or "sgd" (default: "adamw").
+        to_fallback (iterable, optional): glob patterns of the names of parameters or of the modules that hold them
+            (`"head"`, `"*.embed*"`), module types (`torch.nn.Embedding`), or predicates of a name and a parameter. A
+            rule that matches no parameter raises an error (default: ()).
+        depthwise (bool, optional): sends depthwise kernels to Tensorion (default: False).
+        pointwise (bool, optional): False sends convolution kernels of size 1 to the fallback: no mode of size 1 counts
+            in the order then. Together with `depthwise=True`, this reproduces the groups of early versions, so that
+            their states can be loaded (default: True).
+        decay_vectors (bool, optional): False sets `weight_decay` to 0 for biases, normalization scales and all other
+            parameters with at most one mode whose size is not 1 (default: True).
+        batch (dict, optional): maps glob patterns to the `batch_modes` of the parameters that match, for example
+            `{"*.experts.*": (0,)}`. The first pattern that matches applies (default: None).
+        split (dict, optional): maps glob patterns to `split_sizes`, for example
+            `{"*.qkv.weight": 3, "*.qkv_proj.weight": (2048, 512, 512)}`. The value 1 keeps the kernel of a grouped
+            convolution whole (default: None).
+
+    Returns:
+        list of dict: the param groups, Tensorion's first.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if a pattern matches no parameter, if an option does not fit a parameter that it applies to, or if a
+            lazy parameter has no shape yet.
+
+    Example:
+        >>> groups = tensorion.param_groups(model, to_fallback=["head"], split={"*.qkv.weight": 3})
+        >>> optimizer = tensorion.Tensorion(groups, lr=1e-3)
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"[tensorion.param_groups] model must be a Module, got {type(model).__name__}")
@@ -87,18 +102,19 @@ def param_groups(
     for use in uses:
         if is_lazy(use.param):
             raise ValueError(
-                f"[tensorion.param_groups] '{use.names[0]}' has no shape yet: run its lazy module once before"
+                f"[tensorion.param_groups] '{use.names[0]}' has no shape yet: run its lazy module once before you call "
+                "param_groups"
             )
     if not isinstance(to_fallback, (str, type, Iterable)):
-        _arguments.refuse("param_groups.to_fallback", "a sequence of rules", to_fallback)
+        _arguments.raise_type_error("param_groups.to_fallback", "a sequence of rules", to_fallback)
     rules = [to_fallback] if isinstance(to_fallback, (str, type)) else list(to_fallback)
     for rule in rules:
         if not isinstance(rule, str) and not callable(rule):
-            _arguments.refuse("param_groups.to_fallback", "patterns, types of modules or functions", rule)
+            _arguments.raise_type_error("param_groups.to_fallback", "patterns, module types or functions", rule)
         if not any(_applies(rule, use) for use in uses):
             raise ValueError(
-                f"[tensorion.param_groups] {_text(rule)} in to_fallback fits no parameter of the model, "
-                f"whose names are such as {', '.join(use.names[0] for use in uses[:3])}"
+                f"[tensorion.param_groups] {_rule_name(rule)} in to_fallback matches no parameter of the model, "
+                f"{_example_names(uses)}"
             )
     batch_rules = _slicing_rules("batch", batch, uses)
     split_rules = _slicing_rules("split", split, uses)
@@ -108,7 +124,7 @@ def param_groups(
         named = next((rule for rule in rules if _applies(rule, use)), None)
         slicing = _slicing(use, batch_rules, split_rules)
         if named is not None:
-            algorithm, why = fallback, _text(named)
+            algorithm, why = fallback, _rule_name(named)
         elif not depthwise and any(map(_is_depthwise, use.modules)) and use.param.dim() > 1:
             algorithm, why = fallback, "depthwise"
         elif slicing:
@@ -118,7 +134,7 @@ def param_groups(
             algorithm, why = fallback, f"order < {min_order}"
         else:
             algorithm, why = "tensorion", f"order >= {min_order}"
-            slicing = _by_channels(use)
+            slicing = _channel_groups(use)
         decays = decay_vectors or effective_order(use.param.shape) > 1
         options = slicing if algorithm == "tensorion" else {}
         group: dict[str, Any] = {"params": [], "algorithm": algorithm, "why": why, **options}
@@ -131,11 +147,17 @@ def param_groups(
 
 
 def describe(optimizer: Tensorion) -> str:
-    """A table of all parameters of the optimizer: what updates each of them, why, and how.
+    """Describe the optimizer in a table that lists the algorithm of each parameter and the reason for it.
 
-    For Tensorion's own, `unfolding` names the modes that become the rows, `matrix` is the size of the
-    unfolded momentum, and `scale` the factor of the learning rate that follows from it. The last line says which
-    share of the elements each algorithm updates.
+    For the parameters that Tensorion updates, the column `unfolding` lists the modes that become the rows, `matrix` is
+    the size of the unfolded momentum, and `scale` is the factor of the learning rate that results from this size. The
+    last line shows the share of the elements that each algorithm updates.
+
+    Args:
+        optimizer (Tensorion): the optimizer.
+
+    Returns:
+        str: the table.
     """
     if not isinstance(optimizer, Tensorion):
         raise TypeError(f"[tensorion.describe] expected a Tensorion, got {type(optimizer).__name__}")
@@ -143,7 +165,7 @@ def describe(optimizer: Tensorion) -> str:
     for number, group in enumerate(optimizer.param_groups):
         for index, param in enumerate(group["params"]):
             name = group["param_names"][index] if "param_names" in group else str(index)
-            shape = _slices.text(param.shape, group)
+            shape = _slices.shape_text(param.shape, group)
             why = _why(group, param)
             plan = _plan(group, param) if group["algorithm"] == "tensorion" else ("", "", "")
             lr = f"{float(group['lr']):.3g}"
@@ -154,7 +176,7 @@ def describe(optimizer: Tensorion) -> str:
 
 
 def _why(group: dict[str, Any], param: Tensor) -> str:
-    """Why the group's algorithm updates the parameter."""
+    """Return why the group's algorithm updates the parameter."""
     why = group.get("why", "its group")
     order = re.fullmatch(r"order < (\d+)", why)
     if not order:
@@ -163,32 +185,37 @@ def _why(group: dict[str, Any], param: Tensor) -> str:
 
 
 def _plan(group: dict[str, Any], param: Tensor) -> tuple[str, str, str]:
-    """The unfolding, the size of the matrix and the scale, as text; of unlike slices those of each."""
+    """Format the unfolding, the size of the matrix and the scale. Slices of different shapes are joined by " + "."""
     unfolding = group["unfolding"] if isinstance(group["unfolding"], str) else str(tuple(group["unfolding"]))
     if unfolding == "online":
         return "online", "", ""
     texts = []
-    for _, block in _slices.block_shapes(param.shape, group["batch_modes"], _slices.sizes_of(group["split_sizes"])):
+    for _, block in _slices.block_shapes(param.shape, group["batch_modes"], _slices.as_size_list(group["split_sizes"])):
         modes, rows, cols, scale = torch.ops.tensorion.describe_unfolding(block, unfolding, group["adjust_lr_fn"])
         texts.append((str(tuple(modes)), f"{rows}x{cols}", f"{scale:.4g}"))
     modes_text, matrix, scale_text = (" + ".join(dict.fromkeys(column)) for column in zip(*texts, strict=True))
     return modes_text, matrix, scale_text
 
 
-def _uses(model: nn.Module) -> list[_Use]:
-    uses: dict[int, _Use] = {}
+def _uses(model: nn.Module) -> list[_ParamUse]:
+    """Collect the names and modules of each parameter, in the order of `model.parameters()`."""
+    uses: dict[int, _ParamUse] = {}
     for prefix, module in model.named_modules(remove_duplicate=False):
         for name, param in module.named_parameters(prefix, recurse=False, remove_duplicate=False):
-            use = uses.setdefault(id(param), _Use(param))
+            use = uses.setdefault(id(param), _ParamUse(param))
             use.names.append(name)
             use.modules.append(module)
-    # In the order of model.parameters().
     return [uses[id(param)] for param in model.parameters()]
 
 
-def _applies(rule: Rule, use: _Use) -> bool:
+def _example_names(uses: Sequence[_ParamUse]) -> str:
+    """Quote a few names of parameters, for error messages."""
+    return f"which has names such as {', '.join(use.names[0] for use in uses[:3])}"
+
+
+def _applies(rule: Rule, use: _ParamUse) -> bool:
     if isinstance(rule, str):
-        # The name itself, or that of a module it is in.
+        # The pattern may match the parameter's name or the name of a module that contains the parameter.
         parts = [name.split(".") for name in use.names]
         return any(fnmatchcase(".".join(part[:i]), rule) for part in parts for i in range(1, len(part) + 1))
     if isinstance(rule, type):
@@ -197,20 +224,20 @@ def _applies(rule: Rule, use: _Use) -> bool:
 
 
 def _slicing_rules(
-    name: str, rules: Mapping[str, Any] | None, uses: Sequence[_Use]
+    name: str, rules: Mapping[str, Any] | None, uses: Sequence[_ParamUse]
 ) -> list[tuple[str, tuple[int, ...] | int]]:
-    """The patterns of `batch` or `split`, each with its checked value."""
+    """Return the patterns of `batch` or `split`, each with its checked value."""
     if rules is None:
         return []
     argument = f"param_groups.{name}"
     if not isinstance(rules, Mapping) or not all(isinstance(pattern, str) for pattern in rules):
-        _arguments.refuse(argument, "a dict by patterns of names", rules)
+        _arguments.raise_type_error(argument, "a dict whose keys are patterns of names", rules)
     found: list[tuple[str, tuple[int, ...] | int]] = []
     for pattern, value in rules.items():
         if not any(_applies(pattern, use) for use in uses):
             raise ValueError(
-                f"[tensorion.param_groups] '{pattern}' in {name} fits no parameter of the model, whose names are such "
-                f"as {', '.join(use.names[0] for use in uses[:3])}"
+                f"[tensorion.param_groups] '{pattern}' in {name} matches no parameter of the model, "
+                f"{_example_names(uses)}"
             )
         if name == "batch":
             found.append((pattern, tuple(_arguments.ints(value, argument))))
@@ -220,8 +247,8 @@ def _slicing_rules(
     return found
 
 
-def _slicing(use: _Use, batch: Sequence[tuple[str, Any]], split: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """The options of the first patterns that fit the parameter."""
+def _slicing(use: _ParamUse, batch: Sequence[tuple[str, Any]], split: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the options of the first patterns that match the parameter."""
     found = {}
     for option, rules in (("batch_modes", batch), ("split_sizes", split)):
         value = next((value for pattern, value in rules if _applies(pattern, use)), None)
@@ -230,21 +257,21 @@ def _slicing(use: _Use, batch: Sequence[tuple[str, Any]], split: Sequence[tuple[
     return found
 
 
-def _slicing_reason(use: _Use, slicing: Mapping[str, Any]) -> str:
-    """Why the fallback updates the parameter despite its slices; empty if Tensorion does."""
-    batch_modes, split_sizes = slicing.get("batch_modes", ()), _slices.sizes_of(slicing.get("split_sizes"))
+def _slicing_reason(use: _ParamUse, slicing: Mapping[str, Any]) -> str:
+    """Return why the fallback updates the sliced parameter, or an empty string if Tensorion does."""
+    batch_modes, split_sizes = slicing.get("batch_modes", ()), _slices.as_size_list(slicing.get("split_sizes"))
     try:
         torch.ops.tensorion.check_options(batch_modes=list(batch_modes), split_sizes=split_sizes, ranges=True)
         return torch.ops.tensorion.fallback_reason(use.param.shape, 1, batch_modes, split_sizes)
     except ValueError as error:
         raise ValueError(
-            f"[tensorion.param_groups] {' and '.join(slicing)} do not fit '{use.names[0]}', shape "
+            f"[tensorion.param_groups] expected {' and '.join(slicing)} that fit '{use.names[0]}', shape "
             f"{list(use.param.shape)}: {error}"
         ) from None
 
 
-def _by_channels(use: _Use) -> dict[str, Any]:
-    """The groups of a grouped convolution, whose channels do not mix, as blocks of its kernel."""
+def _channel_groups(use: _ParamUse) -> dict[str, Any]:
+    """Return the option that splits the kernel of a grouped convolution by groups, whose channels do not mix."""
     groups = {module.groups for module in use.modules if isinstance(module, _ConvNd)} if use.param.dim() > 1 else set()
     if len(groups) != 1 or any(map(_is_depthwise, use.modules)):
         return {}
@@ -254,7 +281,7 @@ def _by_channels(use: _Use) -> dict[str, Any]:
     return {"split_sizes": count}
 
 
-def _text(rule: Rule) -> str:
+def _rule_name(rule: Rule) -> str:
     return f"'{rule}'" if isinstance(rule, str) else getattr(rule, "__name__", repr(rule))
 
 

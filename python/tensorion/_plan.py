@@ -1,4 +1,4 @@
-"""Which rank solves which tensor, if processes share the work of a step."""
+"""The plan of a distributed step: which rank orthogonalizes which tensor."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,27 +10,27 @@ import torch
 
 from . import _arguments
 
-#: More ranks than any machine has; a plan has an entry for each.
+#: An upper limit for the number of ranks. A plan stores an entry per rank.
 MAX_WORLD_SIZE = 2**20
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The tensors that each rank solves for. All ranks make the same plan, without asking each other."""
+    """The assignment of tensors to ranks. It is deterministic, so all ranks compute it without communication."""
 
     #: The shape of each tensor.
     shapes: tuple[tuple[int, ...], ...]
-    #: What solving for each tensor costs, in products of entries: `m^2 (n + m)` on `m x n`, `m <= n`.
+    #: The estimated cost of each tensor in multiply-adds: `m^2 (n + m)` for an `m x n` unfolding with `m <= n`.
     costs: tuple[float, ...]
-    #: The rank that solves for each tensor.
+    #: The rank that orthogonalizes each tensor.
     owners: tuple[int, ...]
-    #: By round, then by rank: the tensors that the rank solves for in that round.
+    #: `rounds[i][rank]` lists the indices of the tensors that the rank orthogonalizes in round i.
     rounds: tuple[tuple[tuple[int, ...], ...], ...]
     world_size: int
 
     @property
     def loads(self) -> tuple[float, ...]:
-        """The cost of each rank's tensors."""
+        """The total cost of each rank's tensors."""
         loads = [0.0] * self.world_size
         for owner, cost in zip(self.owners, self.costs, strict=True):
             loads[owner] += cost
@@ -38,36 +38,48 @@ class Plan:
 
     @property
     def speedup(self) -> float:
-        """How many times less the busiest rank does than a process on its own would."""
+        """The total cost divided by the load of the busiest rank."""
         return sum(self.costs) / max(self.loads) if any(self.costs) else 1.0
 
     @property
     def imbalance(self) -> float:
-        """The busiest rank's load over the mean: 1 is perfect, `world_size` is one rank doing it all."""
+        """The load of the busiest rank divided by the mean: 1 is perfect; `world_size` means one rank does it all."""
         return self.world_size / self.speedup
 
 
 def plan(shapes: Iterable[Sequence[int]], world_size: int, *, unfolding: _arguments.UnfoldingLike = "balanced") -> Plan:
-    """Share tensors out among ranks: the costliest first, each to the rank with the least to do so far.
+    """Assign tensors to ranks greedily: the costliest tensor first, each to the rank with the smallest load so far.
 
-    A rank works through its tensors in rounds, costliest first. A round holds no more entries than the largest
-    tensor has, so that what a rank assembles at a time is bounded by that, and small tensors travel together.
+    A rank orthogonalizes its tensors in rounds, the costliest first. The tensors of a round have at most as many
+    elements as the largest tensor. This bounds the memory that a rank needs, and small tensors share a message.
 
     Args:
-        shapes: of the tensors that Tensorion updates.
-        world_size: how many ranks there are.
-        unfolding: as of `Tensorion`; "online" is counted with the cost of the balanced unfolding.
+        shapes (iterable): shapes of the tensors that Tensorion updates.
+        world_size (int): number of ranks.
+        unfolding (str or tuple of int, optional): see `Tensorion`. "online" is assumed to cost as much as "balanced"
+            (default: "balanced").
+
+    Returns:
+        Plan: the assignment.
+
+    Raises:
+        TypeError: if an argument has the wrong type.
+        ValueError: if `world_size` is out of range, or if `unfolding` does not fit a shape.
+
+    Example:
+        >>> tensorion.plan([(512, 256, 3, 3)] * 4, world_size=2).owners
+        (0, 1, 0, 1)
     """
     name = _arguments.unfolding(unfolding, "plan.unfolding")
     if not isinstance(shapes, Iterable):
-        _arguments.refuse("plan.shapes", "a sequence of shapes", shapes)
-    known = tuple(tuple(_arguments.ints(shape, "plan.shapes")) for shape in shapes)
-    return share(known, (name,) * len(known), _arguments.integer(world_size, "plan.world_size"))
+        _arguments.raise_type_error("plan.shapes", "a sequence of shapes", shapes)
+    checked = tuple(tuple(_arguments.ints(shape, "plan.shapes")) for shape in shapes)
+    return share(checked, (name,) * len(checked), _arguments.integer(world_size, "plan.world_size"))
 
 
 @lru_cache(maxsize=64)
 def share(shapes: tuple[tuple[int, ...], ...], unfoldings: tuple[str, ...], world_size: int) -> Plan:
-    """As `plan`, with an unfolding for each tensor."""
+    """Assign tensors to ranks like `plan`, with one unfolding per tensor."""
     if world_size < 1:
         raise ValueError(f"[tensorion.plan] world_size must be at least 1, got {world_size}")
     if world_size > MAX_WORLD_SIZE:
@@ -77,12 +89,12 @@ def share(shapes: tuple[tuple[int, ...], ...], unfoldings: tuple[str, ...], worl
     ]
     owners = [0] * len(shapes)
     members: list[list[int]] = [[] for _ in range(world_size)]
-    least = [(0.0, rank) for rank in range(world_size)]  # a heap: ties go to the lowest rank
+    heap = [(0.0, rank) for rank in range(world_size)]  # (load, rank), so ties go to the lowest rank
     for index in sorted(range(len(shapes)), key=lambda i: -costs[i]):
-        load, rank = least[0]
+        load, rank = heap[0]
         owners[index] = rank
         members[rank].append(index)
-        heapreplace(least, (load + costs[index], rank))
+        heapreplace(heap, (load + costs[index], rank))
     capacity = max((prod(shape) for shape in shapes), default=0)
     by_rank = [_rounds(indices, shapes, capacity) for indices in members]
     count = max(map(len, by_rank))
@@ -91,13 +103,13 @@ def share(shapes: tuple[tuple[int, ...], ...], unfoldings: tuple[str, ...], worl
 
 
 def _rounds(indices: list[int], shapes: Sequence[tuple[int, ...]], capacity: int) -> list[tuple[int, ...]]:
-    """One rank's tensors in runs of at most `capacity` entries."""
+    """Divide one rank's tensors into rounds of at most `capacity` elements."""
     rounds: list[list[int]] = []
-    room = -1
+    remaining = -1
     for index in indices:
-        room -= prod(shapes[index])
-        if room < 0:
+        remaining -= prod(shapes[index])
+        if remaining < 0:
             rounds.append([])
-            room = capacity - prod(shapes[index])
+            remaining = capacity - prod(shapes[index])
         rounds[-1].append(index)
     return [tuple(run) for run in rounds]

@@ -1,4 +1,4 @@
-"""Whether a step may be made, or a state loaded: everything is checked before anything changes."""
+"""Checks before a step or before a state is loaded. They raise before anything has changed."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
@@ -17,22 +17,22 @@ class Update(NamedTuple):
     """A parameter that has a gradient."""
 
     param: Tensor
-    layout: _sharding.ShardLayout | None  # None if this process updates its part by itself
-    new_state: dict[str, Tensor]  # what its state still lacks
+    layout: _sharding.ShardLayout | None  # None if this process updates its part without other ranks
+    new_state: dict[str, Tensor]  # state that the parameter does not have yet
 
 
 class Verdict(NamedTuple):
-    """The step may be made."""
+    """The result of the checks of a step that raised no error."""
 
-    #: Of each group, as operators take them.
+    #: The options of each group, in the form that operators take.
     options: list[dict[str, Any]]
-    #: By group.
+    #: The parameters to update, by group.
     updates: list[list[Update]]
-    #: 1 if it is to be skipped, else 0, on the gradients' device; None if nobody asks.
+    #: 1 if the step is to be skipped, else 0, on the gradients' device. None if nothing can cause a skip.
     found_inf: Tensor | None
-    #: The same for the policy "skip" alone, which counts the steps that it skips.
+    #: Like `found_inf`, but only for steps that `nonfinite="skip"` skips and counts.
     skipped: Tensor | None = None
-    #: Whether ranks have agreed to skip it. `found_inf` is None then.
+    #: Whether ranks have agreed to skip the step. `found_inf` is None then.
     skip: bool = False
 
 
@@ -43,9 +43,9 @@ def check_step(
     process_group: Any,
     overflow: Tensor | None,
 ) -> Verdict:
-    """Raises if an option or a gradient is not right: on all ranks that share tensors, or on none.
+    """Check options and gradients. An error is raised on all ranks that share tensors, or on none.
 
-    `overflow`: not 0 if a GradScaler asks for the step to be skipped.
+    `overflow` is nonzero if a GradScaler wants to skip the step, and None if no GradScaler is in use.
     """
     sharings = _sharding.sharings(_params(groups), process_group)
     if not sharings:
@@ -67,7 +67,7 @@ def check_step(
     except Exception as error:
         ballot.error = error
     skip = agree_across_ranks(ballot, sharings)
-    # Another rank may skip for a tensor that this one does not have.
+    # Another rank may skip the step because of a tensor that this rank does not have.
     if not (skip or verdict.found_inf is not None):
         return verdict
     skipped = torch.tensor(float(skip)) if overflow is None else verdict.skipped
@@ -75,12 +75,12 @@ def check_step(
 
 
 def _with_overflow(verdict: Verdict, overflow: Tensor | None) -> Verdict:
-    """The verdict if a GradScaler has found what is not finite: it skips the step, and counts it, by itself."""
+    """Combine the verdict with the overflow flag of a GradScaler, whose skipped steps are not counted here."""
     own = verdict.found_inf
-    # Made anew: torch.compile of torch 2.7 does not see through _replace.
+    # Construct a new Verdict, because torch.compile of torch 2.7 cannot trace _replace.
     if overflow is None:
         return Verdict(verdict.options, verdict.updates, own, own)
-    overflow = (overflow != 0).to(torch.float32)  # GradScaler adds up what it found on several devices
+    overflow = (overflow != 0).to(torch.float32)  # GradScaler sums the flags of several devices.
     if own is None:
         return Verdict(verdict.options, verdict.updates, overflow)
     other = overflow.to(own.device, own.dtype)
@@ -90,9 +90,9 @@ def _with_overflow(verdict: Verdict, overflow: Tensor | None) -> Verdict:
 def agree_on_load(
     groups: Groups, state_dict: Mapping[str, Any] | None, error: Exception | None, process_group: Any
 ) -> None:
-    """Raises `error`, if there is one: on all ranks that share tensors, or on none.
+    """Raise `error` if there is one. If one rank has an error, all ranks that share tensors raise.
 
-    `state_dict` must have been checked if there is no error.
+    If `error` is None, `state_dict` must have been checked.
     """
     sharings = _sharding.sharings(_params(groups), process_group)
     if sharings:
@@ -116,12 +116,12 @@ def _label(groups: Groups, index: int) -> str:
 def _checked(
     groups: Groups, defaults: Mapping[str, Any], state: Mapping[Tensor, Mapping[str, Any]], process_group: Any
 ) -> Verdict:
-    """Raises if options, or gradients, are not right."""
+    """Check options and gradients on this rank, and allocate new state."""
     options = [_options.checked(group, defaults, ranges=False) for group in groups]
     for number, (group, values) in enumerate(zip(groups, options, strict=True)):
         _group_split.check_algorithm(group, number, values)
         _group_split.check_gradients(group, number)
-    # Memory for new state is what a first step runs out of, so it is allocated while all ranks can still stop.
+    # A first step may run out of memory when it allocates state, so allocate it while all ranks can still raise.
     updates = [
         [
             Update(
@@ -138,7 +138,7 @@ def _checked(
 
 
 def _facts(groups: Groups, options: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
-    """Digests of what ranks that share parameters must agree on, for each parameter."""
+    """Return digests, one per parameter, of the facts on which ranks that share the parameter must agree."""
     facts: dict[str, list[int]] = {"tensors": [], "algorithm": [], "lr": [], "options": []}
     for group, values in zip(groups, options, strict=True):
         params = group["params"]
@@ -160,7 +160,7 @@ def _tensor_digest(name: str, shape: torch.Size, dtype: torch.dtype, placements:
 
 
 def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: str) -> tuple[list[Tensor], list[int]]:
-    """The gradients of the groups with this policy, and the number of each one's parameter among all."""
+    """Return the gradients of the groups with this policy, and the index of each one's parameter among all."""
     params = [
         (param, values["nonfinite"] == nonfinite)
         for group, values in zip(groups, options, strict=True)
@@ -171,9 +171,9 @@ def _gradients(groups: Groups, options: Sequence[Mapping[str, Any]], nonfinite: 
 
 
 def _first_nonfinite(groups: Groups, options: Sequence[Mapping[str, Any]], overflow: Tensor | None) -> int:
-    """The number of the first parameter whose gradient must be finite and is not; -1 if there is none.
+    """Return the index of the first parameter whose gradient must be finite but is not, or -1.
 
-    What a GradScaler skips need not be finite.
+    If a GradScaler skips the step, gradients need not be finite.
     """
     grads, numbers = _gradients(groups, options, "error")
     if not grads:

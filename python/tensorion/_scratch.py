@@ -1,12 +1,13 @@
-"""Memory that is kept between steps."""
+"""Scratch memory that is kept between steps."""
 
 import torch
 
 
 def release_scratch() -> None:
-    """Give back the memory for intermediate results, which on the CPU is kept from one step to the next.
+    """Release the scratch memory that the CPU keeps from one step to the next.
 
-    It is as much as a step ever needed at once: five times the largest unfolding, up to seven times for steep spectra,
-    twelve times with `unfolding="online"`, or 16 MiB if that is more. The next step takes it again.
+    The scratch memory keeps the largest size that any step has needed so far: at most five times the largest unfolding,
+    seven times if its singular values decay steeply, and twelve times with `unfolding="online"`, or 16 MiB if that is
+    more. The next step allocates it again.
     """
     torch.ops.tensorion.release_scratch()

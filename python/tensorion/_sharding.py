@@ -1,4 +1,4 @@
-"""Where a tensor lies: whole in this process, the same on several ranks, or cut into pieces among them."""
+"""The layout of a tensor among ranks: local to this process, replicated, or sharded."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -16,20 +16,21 @@ class Side(NamedTuple):
     """One dimension of a grid of ranks."""
 
     size: int
-    index: int  # of this rank
-    group: Any  # the process group of the ranks that differ in this dimension alone
+    index: int  # the coordinate of this rank
+    group: Any  # the process group of the ranks that differ only in this dimension
 
 
 class RankGrid(NamedTuple):
-    """Ranks in rows. Each row holds the whole tensor, in as many pieces as there are columns.
+    """Ranks arranged in rows and columns. Each row holds the whole tensor, one shard per column.
 
-    Rows are the ranks of all copies, and columns those of all cuts, in row-major order.
+    The row of a rank is its row-major index over the replicated dimensions of the mesh, and its column is its row-major
+    index over the sharded dimensions.
     """
 
-    #: Sorts grids in the same order on all of their ranks.
+    #: A sort key that is the same on all ranks of the grid.
     order: tuple[int, str]
     copies: tuple[Side, ...]  # the dimensions over which the tensor is replicated
-    cuts: tuple[Side, ...]  # those over which it is sharded
+    cuts: tuple[Side, ...]  # the dimensions over which the tensor is sharded
 
     @property
     def rows(self) -> int:
@@ -53,24 +54,24 @@ class RankGrid(NamedTuple):
 
 
 def _row_major(sides: Sequence[Side]) -> int:
-    """The number of this rank among those of these dimensions."""
+    """Return the row-major index of this rank over these dimensions."""
     number = 0
     for side in sides:
         number = number * side.size + side.index
     return number
 
 
-#: A part of a tensor: the first index, and the number of indices, along each mode.
+#: A part of a tensor: (offset, length) along each mode.
 Box = tuple[tuple[int, int], ...]
 
 
 class ShardLayout(NamedTuple):
-    """Where a tensor lies: a grid, and the part of the tensor in each of its columns."""
+    """A grid of ranks, and the shard of the tensor in each column of the grid."""
 
     grid: RankGrid
     shape: tuple[int, ...]
-    boxes: tuple[Box, ...]  # of each column
-    modes: tuple[int, ...] = ()  # which mode each of the grid's cuts divides
+    boxes: tuple[Box, ...]  # the shard in each column
+    modes: tuple[int, ...] = ()  # the mode that each of the grid's cuts divides
 
     def piece_shape(self, col: int) -> tuple[int, ...]:
         return tuple(length for _, length in self.boxes[col])
@@ -80,14 +81,17 @@ class ShardLayout(NamedTuple):
 
 
 def whole_layout(grid: RankGrid, shape: tuple[int, ...]) -> ShardLayout:
-    """Of a tensor that is not cut."""
+    """Return the layout of a tensor that is not sharded."""
     return ShardLayout(grid, shape, (tuple((0, size) for size in shape),))
 
 
 @lru_cache(maxsize=2**12)
 def _boxes(shape: tuple[int, ...], cuts: tuple[tuple[int, int], ...], order: tuple[int, ...]) -> tuple[Box, ...]:
-    """The part of each column. `cuts`: (mode, parts); in this order each divides, as torch.chunk does, what the ones
-    before it left."""
+    """Return the shard in each column.
+
+    Each entry of `cuts` is (mode, parts). The cuts are applied in the given order. Each one divides the shards of the
+    cuts before it in the way of torch.chunk.
+    """
     found = []
     for coordinates in product(*(range(parts) for _, parts in cuts)):
         box = [(0, size) for size in shape]
@@ -112,24 +116,24 @@ def describe(tensor: Tensor) -> str:
 
 
 def placements(tensor: Tensor) -> Any:
-    """The placements of a DTensor; None for a plain tensor."""
+    """Return the placements of a DTensor, or None for a plain tensor."""
     return tensor.placements if is_dtensor(tensor) else None  # type: ignore[attr-defined]
 
 
 def is_placed_as(tensor: Tensor, param: Tensor) -> bool:
-    """Whether both are plain tensors, or DTensors with one mesh and the same placements."""
+    """Return whether both are plain tensors, or DTensors with the same mesh and placements."""
     if not is_dtensor(tensor) or not is_dtensor(param):
         return is_dtensor(tensor) == is_dtensor(param)
     return tensor.device_mesh == param.device_mesh and tensor.placements == param.placements  # type: ignore[attr-defined]
 
 
 def to_local(tensor: Tensor) -> Tensor:
-    """The piece in this process. Writing to it writes to the tensor."""
+    """Return the local shard of a DTensor, which shares its memory, or a plain tensor itself."""
     return tensor.to_local() if is_dtensor(tensor) else tensor  # type: ignore[operator]
 
 
 def layout_of(param: Tensor, process_group: Any) -> ShardLayout | None:
-    """Where the parameter lies among ranks; None if this process has it to itself."""
+    """Return the layout of a parameter among ranks, or None if this process does not share the parameter."""
     shape = tuple(param.shape)
     if not is_dtensor(param):
         size = 1 if process_group is None else process_group.size()
@@ -138,7 +142,7 @@ def layout_of(param: Tensor, process_group: Any) -> ShardLayout | None:
         copies = (Side(size, process_group.rank(), process_group),)
         return whole_layout(RankGrid((size, process_group.group_name), copies, ()), shape)
     mesh, placements = param.device_mesh, param.placements  # type: ignore[attr-defined]
-    # Dimensions of one rank divide nothing.
+    # Mesh dimensions of size 1 have no effect.
     wide = [dimension for dimension in range(mesh.ndim) if mesh.size(dimension) > 1]
     cuts = [dimension for dimension in wide if _is_cut(placements[dimension])]
     copies = tuple(_side(mesh, dimension) for dimension in wide if placements[dimension].is_replicate())
@@ -152,7 +156,7 @@ def layout_of(param: Tensor, process_group: Any) -> ShardLayout | None:
     found = ShardLayout(grid, shape, _boxes(shape, sizes, _cut_order(placements, cuts, sizes)), modes)
     expected, got = found.piece_shape(grid.col), tuple(to_local(param).shape)
     if got != expected:
-        raise ValueError(f"expected a piece of shape {list(expected)} on this rank, got {list(got)}")
+        raise ValueError(f"expected a local shard of shape {list(expected)}, got {list(got)}")
     return found
 
 
@@ -161,22 +165,23 @@ def _is_cut(placement: Any) -> bool:
 
 
 def _cut_order(placements: Any, cuts: Sequence[int], sizes: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """The order in which cuts divide: that of the mesh's dimensions, but for `_StridedShard`.
+    """Return the order in which the cuts divide the tensor: that of the mesh dimensions, except for `_StridedShard`.
 
-    This is what `fully_shard` makes of a tensor that tensor parallelism has divided along the same mode: it divides
-    the pieces, so it comes after the dimensions behind it, whose number of pieces is its `split_factor`.
+    `fully_shard` uses `_StridedShard` if tensor parallelism has already sharded the tensor along the same mode. Such a
+    cut divides the shards of later mesh dimensions, so it comes after them. Its `split_factor` is the number of those
+    shards.
     """
     factors = [getattr(placements[dimension], "split_factor", 1) for dimension in cuts]
     for number, factor in enumerate(factors):
         mode = sizes[number][0]
         if factor not in (1, prod(parts for other, parts in sizes[number + 1 :] if other == mode)):
-            raise ValueError(f"expected a DTensor whose pieces are contiguous along each mode, got {placements}")
+            raise ValueError(f"expected a DTensor whose shards are contiguous along each mode, got {placements}")
     plain = [number for number, factor in enumerate(factors) if factor == 1]
     strided = [number for number, factor in enumerate(factors) if factor > 1]
     return (*plain, *reversed(strided))
 
 
-#: Of meshes. A strong reference would keep their connections open until the interpreter ends.
+#: Sort keys of meshes. A strong reference to a mesh would keep its connections open until the interpreter exits.
 _orders: WeakKeyDictionary[Any, tuple[int, str]] = WeakKeyDictionary()
 
 
@@ -195,16 +200,17 @@ class Sharing(NamedTuple):
     """A process group whose ranks share parameters."""
 
     group: Any
-    device: torch.device  # for messages
-    mesh_size: int  # of the largest mesh that it belongs to
-    members: list[int]  # the parameters that are shared in it, by number among all
+    device: torch.device  # the device for messages
+    mesh_size: int  # the size of the largest mesh that the group belongs to
+    members: list[int]  # indices of the parameters that the group shares
 
 
 def sharings(params: Iterable[Tensor], process_group: Any) -> list[Sharing]:
-    """The process groups that a step of these parameters talks in, with what is shared in each.
+    """Return the process groups in which a step of these parameters communicates.
 
-    They come in an order that is the same on all ranks: by the size of the largest mesh that they belong to, then by
-    dimension. So what is handed on from one to the next reaches all ranks of the largest mesh, or of `process_group`.
+    Their order is the same on all ranks: by the size of the largest mesh that they belong to, then by dimension. A
+    value that is passed from each group to the next therefore reaches all ranks of the largest mesh or of
+    `process_group`.
     """
     order: dict[Any, tuple[int, int, str]] = {}
     members: dict[Any, list[int]] = {}
@@ -233,20 +239,22 @@ def sharings(params: Iterable[Tensor], process_group: Any) -> list[Sharing]:
 
 
 def communication_device(group: Any, preferred: torch.device) -> torch.device:
-    """`preferred` if the group can send tensors from there, else a device it can send from.
+    """Return `preferred` if the group can send tensors from this device, else a device that it can send from.
 
-    With CPU offload, parameters are on the CPU while NCCL sends from GPUs only.
+    With CPU offload, for example, parameters are on the CPU, but NCCL can send only from GPUs.
     """
     types = [device.type for device in group._device_types]
     return preferred if preferred.type in types or not types else torch.device(types[0])
 
 
 def checked_group(process_group: Any) -> Any:
-    """The process group, which must be one that this rank belongs to, or None."""
+    """Check that `process_group` is None or a group that this rank belongs to."""
     if process_group is None:
         return None
     if dist.is_available() and isinstance(process_group, dist.ProcessGroup):
         return process_group
     if dist.is_available() and process_group == dist.GroupMember.NON_GROUP_MEMBER:
-        raise ValueError("[tensorion.Tensorion] process_group must be one that this rank belongs to")
+        raise ValueError(
+            "[tensorion.Tensorion] process_group must contain this rank, got a group that this rank is not a member of"
+        )
     raise TypeError(f"[tensorion.Tensorion] process_group must be a ProcessGroup or None, got {process_group!r}")

@@ -1,15 +1,15 @@
-"""Which share of the elements each algorithm updates."""
+"""The share of the elements that each algorithm updates."""
 
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: Below this share of Tensorion the constructor warns: it is hardly what the user wanted.
+#: The constructor warns if Tensorion updates a smaller share, which is probably not what the user wants.
 EXPECTED = 0.1
 
 
 def summary(groups: Sequence[Mapping[str, Any]]) -> str:
-    """One line, such as "97.1 % of 11,181,642 elements: tensorion; 2.9 %: adamw"."""
+    """Summarize the shares in one line, for example "97.1 % of 11,181,642 elements: tensorion; 2.9 %: adamw"."""
     elements: dict[str, int] = {}
     for group in groups:
         count = sum(param.numel() for param in group["params"])
@@ -34,8 +34,8 @@ def warn_if_small(groups: Sequence[Mapping[str, Any]]) -> None:
     if not matrices:
         return
     warnings.warn(
-        f"[tensorion.Tensorion] little goes to Tensorion: {summary(groups)}. Matrices among the others hold "
-        f"{100 * matrices / total:.1f} %; with min_order=2 they go to Tensorion too. tensorion.describe(optimizer) "
+        f"[tensorion.Tensorion] Tensorion updates few of the elements: {summary(groups)}. With min_order=2 it would "
+        f"also update the matrices, {100 * matrices / total:.1f} % of the elements. tensorion.describe(optimizer) "
         "lists all parameters.",
-        stacklevel=3,  # where the optimizer is made
+        stacklevel=3,  # the caller of the constructor
     )

@@ -1,4 +1,4 @@
-"""The count of steps that `nonfinite="skip"` has left out, kept where gradients are."""
+"""The number of steps that `nonfinite="skip"` has skipped, counted on the device of the gradients."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ from torch import Tensor
 
 
 def counter(groups: Sequence[Mapping[str, Any]], count: int = 0) -> Tensor | None:
-    """A counter that starts at `count`; None if no group skips steps, and none were skipped.
+    """Create a counter that starts at `count`. The result is None if no group skips steps and `count` is 0.
 
-    It exists before the first step, since torch.compile does not keep new attributes of an optimizer.
+    The counter must exist before the first step, because torch.compile does not keep new attributes of an optimizer.
     """
     skipping = [group["params"][0] for group in groups if group.get("nonfinite") == "skip"]
     devices = [param.device for param in skipping if not param.is_meta]
@@ -20,7 +20,7 @@ def counter(groups: Sequence[Mapping[str, Any]], count: int = 0) -> Tensor | Non
 
 
 def moved(count: Tensor | None, device: torch.device) -> Tensor:
-    """The counter on another device, or a new one: parameters may move, and the policy may change, after the fact."""
+    """Move the counter to another device, or create it: parameters may move and `nonfinite` may change later."""
     return _new(0, device) if count is None else count.to(device)
 
 

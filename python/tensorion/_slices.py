@@ -12,7 +12,7 @@ from ._sharding import Box, RankGrid, ShardLayout, whole_layout
 
 
 class Slice(NamedTuple):
-    """What this rank has of an independent tensor: one view of each tensor that was cut, and where the rest lies."""
+    """The part of an independent tensor on this rank: one view per sliced tensor, and the layout of the slice."""
 
     views: tuple[Tensor, ...]
     layout: ShardLayout
@@ -21,7 +21,7 @@ class Slice(NamedTuple):
 def block_shapes(
     shape: Sequence[int], batch_modes: Sequence[int], split_sizes: Sequence[int]
 ) -> list[tuple[int, tuple[int, ...]]]:
-    """The shapes of the independent tensors of a parameter: runs of equal ones, as (count, shape)."""
+    """Return the shapes of the independent tensors of a parameter. Runs of equal shapes become (count, shape)."""
     batch = prod(shape[mode] for mode in batch_modes)
     runs: list[tuple[int, tuple[int, ...]]] = []
     for block in torch.ops.tensorion.block_shapes(shape, batch_modes, split_sizes):
@@ -35,10 +35,11 @@ def block_shapes(
 def slices(
     pieces: Sequence[Tensor], layout: ShardLayout, batch_modes: Sequence[int], split_sizes: Sequence[int]
 ) -> Iterator[Slice]:
-    """The slices of which this rank has a part, from its pieces of tensors that all lie as `layout` says.
+    """Iterate over the slices of which this rank has a part.
 
-    A slice is shared only with the ranks that have the same indices along batch modes. One that lies whole on this rank
-    is shared only with the ranks that have copies of it.
+    `pieces` are this rank's shards of tensors that all have the layout `layout`. A slice is shared only with the ranks
+    that have the same indices along the batch modes. If a slice lies entirely on this rank, it is shared only with the
+    ranks that have copies of it.
     """
     grid, shape = layout.grid, layout.shape
     batch = sorted(batch_modes)
@@ -68,13 +69,13 @@ def slices(
 
 
 def _subgrid(grid: RankGrid, kept: Sequence[int]) -> RankGrid:
-    """The ranks that differ from this one only in some of the grid's cuts."""
+    """Return the grid of the ranks that differ from this rank only in the replicated dimensions and the kept cuts."""
     order = (grid.order[0], f"{grid.order[1]} slices {kept}")
     return grid._replace(order=order, cuts=tuple(grid.cuts[number] for number in kept))
 
 
 def _boxes_alike(layout: ShardLayout, kept: Sequence[int]) -> list[Box]:
-    """The boxes in the columns of that subgrid."""
+    """Return the boxes in the columns of `_subgrid(layout.grid, kept)`."""
     cuts = layout.grid.cuts
     return [
         box
@@ -84,7 +85,7 @@ def _boxes_alike(layout: ShardLayout, kept: Sequence[int]) -> list[Box]:
 
 
 def _common(span: tuple[int, int], first: int, size: int) -> tuple[int, int]:
-    """The indices of a span in the block of `size` indices from `first`, counted from there."""
+    """Intersect the span (offset, length) with the block of `size` indices from `first`, and return offsets in it."""
     begin, end = max(span[0], first), min(sum(span), first + size)
     return (begin - first, end - begin) if end > begin else (0, 0)
 
@@ -95,15 +96,15 @@ def _selected(piece: Tensor, batch: Sequence[int], index: Sequence[int]) -> Tens
     return piece
 
 
-def text(shape: Sequence[int], group: dict[str, Any]) -> str:
-    """A shape as `describe` shows it: "8 x (512x2048)" for the slices of a group that has them."""
+def shape_text(shape: Sequence[int], group: dict[str, Any]) -> str:
+    """Format a shape for `describe`, for example "8 x (512x2048)" if the group has slices."""
     plain = "x".join(map(str, shape)) or "scalar"
     if group["algorithm"] != "tensorion" or not (group["batch_modes"] or group["split_sizes"]):
         return plain
-    runs = block_shapes(shape, group["batch_modes"], sizes_of(group["split_sizes"]))
+    runs = block_shapes(shape, group["batch_modes"], as_size_list(group["split_sizes"]))
     return " + ".join(f"{count} x ({'x'.join(map(str, block))})" for count, block in runs)
 
 
-def sizes_of(split_sizes: Any) -> list[int]:
-    """As the operators take it: a number of equal blocks as a list of one."""
+def as_size_list(split_sizes: Any) -> list[int]:
+    """Convert `split_sizes` to the list that the operators take. A number of equal blocks becomes a list of one."""
     return [] if split_sizes is None else [split_sizes] if isinstance(split_sizes, int) else list(split_sizes)

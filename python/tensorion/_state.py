@@ -1,4 +1,4 @@
-"""What the optimizer remembers of each parameter."""
+"""The state of each parameter: its initial values, and the checks of a loaded state dict."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,39 +10,37 @@ from torch import Tensor
 from . import _group_split, _options, _sharding, _slices
 from ._unfolding import effective_order
 
-#: The state that each algorithm keeps, in the order of its operator's arguments.
+#: The state tensors of each algorithm, in the order of its operator's arguments.
 KEYS = {
     "tensorion": ("momentum_buffer",),
     "adamw": ("exp_avg", "exp_avg_sq", "step"),
     "sgd": ("momentum_buffer",),
 }
-
-
-#: What "online" keeps beside them if it does not decide at each step: the number of the unfolding, and of the step.
+#: The additional state of "online" with `online_interval > 1`: the index of the unfolding, and the number of steps.
 CHOICE_KEYS = ("unfolding", "step")
-#: State that is a number rather than a tensor like the parameter.
+#: The state that does not have the shape of the parameter.
 _NUMBERS = CHOICE_KEYS
 
 
 def _choice_shape(param: Tensor, values: Mapping[str, Any]) -> list[int]:
-    """A number, or one for each slice of the parameter."""
+    """Return the shape of the state "unfolding": a scalar, or one number per slice of the parameter."""
     slicing = values["batch_modes"], values["split_sizes"]
     return [sum(count for count, _ in _slices.block_shapes(param.shape, *slicing))] if any(slicing) else []
 
 
 def _number_device(key: str, param: Tensor, algorithm: str) -> torch.device:
-    """The CPU decides by Tensorion's steps; all other numbers are used on the device."""
+    """Return the device of a number. Only Tensorion's "step" is on the CPU, because the host reads it."""
     return torch.device("cpu") if algorithm == "tensorion" and key == "step" else param.device
 
 
 def missing(state: Mapping[str, Any], param: Tensor, values: Mapping[str, Any]) -> dict[str, Tensor]:
-    """What the state of a parameter lacks: zeros, as torch's own optimizers keep them. `values`: of its group."""
+    """Create the state that a parameter does not have yet, as zeros. `values` are the options of its group."""
     algorithm = values["algorithm"]
     wanted = KEYS[algorithm] + (CHOICE_KEYS if _options.keeps_unfolding(values) else ())
     keys = [key for key in wanted if key not in state]
     if not keys:
         return {}
-    # Tensors made in inference mode could never be updated outside of it.
+    # Tensors that are created in inference mode cannot be updated outside of it.
     with torch.inference_mode(False), torch.no_grad():
         return {
             key: torch.zeros(
@@ -59,7 +57,7 @@ def missing(state: Mapping[str, Any], param: Tensor, values: Mapping[str, Any]) 
 def by_decision(
     params: Sequence[Tensor], state: Mapping[Tensor, Mapping[str, Any]], interval: int
 ) -> list[tuple[bool, list[Tensor]]]:
-    """The parameters for which "online" decides in this step, then those that keep their unfolding."""
+    """Group parameters by whether "online" chooses their unfolding in this step (True) or keeps it (False)."""
     found: dict[bool, list[Tensor]] = {True: [], False: []}
     for param in params:
         found[int(state[param]["step"].item()) % interval == 0].append(param)
@@ -67,7 +65,7 @@ def by_decision(
 
 
 def count_steps(params: Sequence[Tensor], state: Mapping[Tensor, Mapping[str, Any]], found_inf: Tensor | None) -> None:
-    """Count a step of "online". One that is skipped does not count, unless only an accelerator knows that it is."""
+    """Count a step of "online". A skipped step does not count, unless only the accelerator knows that it is skipped."""
     steps = [state[param]["step"] for param in params]
     torch._foreach_add_(steps, 1)
     if found_inf is not None and found_inf.is_cpu:
@@ -75,9 +73,9 @@ def count_steps(params: Sequence[Tensor], state: Mapping[Tensor, Mapping[str, An
 
 
 def convert(state: dict[str, Any], param: Tensor, saved: Mapping[str, Any], algorithm: str) -> None:
-    """Loaded state as a step needs it: numbers in single precision, and no tensors of inference mode.
+    """Convert loaded state in place: numbers to fp32, and inference tensors to normal tensors.
 
-    `saved` is the state before torch gave it the dtype of the parameter, in which numbers may not be exact.
+    `saved` is the state before torch converted it to the dtype of the parameter, which may have rounded the numbers.
     """
     with torch.inference_mode(False), torch.no_grad():
         for key, value in state.items():
@@ -88,7 +86,7 @@ def convert(state: dict[str, Any], param: Tensor, saved: Mapping[str, Any], algo
 
 
 def completed(state_dict: Mapping[str, Any]) -> dict[str, Any]:
-    """The state with the options that were added after it was saved."""
+    """Add the options that did not exist when the state was saved."""
     groups = []
     for group in state_dict["param_groups"]:
         added = {key: value for key, value in _options.ADDED.items() if key in _options.KEYS[group["algorithm"]]}
@@ -99,7 +97,7 @@ def completed(state_dict: Mapping[str, Any]) -> dict[str, Any]:
 def check_state_dict(
     state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], defaults: Mapping[str, Any]
 ) -> None:
-    """Raise if the state is not one of these param groups."""
+    """Raise if the state does not fit these param groups."""
     if not {"state", "param_groups"} <= state_dict.keys():
         raise ValueError(
             "[tensorion.Tensorion] expected a state dict with 'state' and 'param_groups', got one with "
@@ -107,7 +105,7 @@ def check_state_dict(
         )
     skipped = state_dict.get("skipped_steps", 0)
     if isinstance(skipped, bool) or not isinstance(skipped, int) or skipped < 0:
-        raise ValueError(f"[tensorion.Tensorion] expected skipped_steps to be a count, got {skipped!r}")
+        raise ValueError(f"[tensorion.Tensorion] skipped_steps must be a nonnegative integer, got {skipped!r}")
     saved_groups, saved_state = state_dict["param_groups"], state_dict["state"]
     _check_form(saved_state, saved_groups)
     _check_split(saved_groups, groups)
@@ -121,7 +119,7 @@ def check_state_dict(
         if count != len(labels):
             raise ValueError(
                 f"[tensorion.Tensorion] expected the state of {len(labels)} parameters in group {number}, "
-                f"got {count}" + (f": none for {labels[count]}" if count < len(labels) else "")
+                f"got {count}" + (f"; there is none for {labels[count]}" if count < len(labels) else "")
             )
         if saved.get("algorithm") != group["algorithm"]:
             raise ValueError(
@@ -150,7 +148,7 @@ def check_state_dict(
 
 
 def _check_form(state: object, groups: object) -> None:
-    """Raise if these are not what a state dict consists of."""
+    """Raise if the parts of a state dict have the wrong types."""
     if not isinstance(state, Mapping):
         raise ValueError(f"[tensorion.Tensorion] expected 'state' to be a dict, got {type(state).__name__}")
     if not isinstance(groups, Sequence):
@@ -165,7 +163,7 @@ def _check_form(state: object, groups: object) -> None:
 
 
 def _check_split(saved_groups: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]]) -> None:
-    """Raise if the state is older than the rule that kernels of size 1 are Tensorion's: no mode of size 1 counted."""
+    """Raise if the state comes from an early version, in which the fallback updated kernels of size 1."""
     moved, count = [], 0
     for number, group in enumerate(groups):
         rule = re.fullmatch(r"order >= (\d+)", group.get("why", ""))
@@ -177,29 +175,29 @@ def _check_split(saved_groups: Sequence[Mapping[str, Any]], groups: Sequence[Map
     saved = sum(len(group["params"]) for group in saved_groups if group.get("algorithm") == "tensorion")
     if moved and saved + len(moved) == count:
         raise ValueError(
-            "[tensorion.Tensorion] expected the state of algorithm 'tensorion' for parameters that are kernels of size "
-            "1, got a state saved when the fallback updated them. To go on with it, make the optimizer of "
-            "tensorion.param_groups(model, pointwise=False), with depthwise=True unless its groups came from "
-            f"param_groups before. These are the parameters: {'; '.join(moved)}"
+            "[tensorion.Tensorion] expected the state of algorithm 'tensorion' for kernels of size 1, got a state from "
+            "an earlier version, in which the fallback updated them. To load it, create the optimizer with "
+            "tensorion.param_groups(model, pointwise=False). Add depthwise=True if the earlier groups did not come "
+            f"from param_groups. These are the parameters: {'; '.join(moved)}"
         )
 
 
 def _check_choices(choices: Tensor, param: Tensor, label: str, values: Mapping[str, Any]) -> None:
-    """Raise if they are not numbers of unfoldings."""
+    """Raise if the choices are not indices of unfoldings."""
     blocks = _slices.block_shapes(param.shape, values["batch_modes"], values["split_sizes"])
     count = max(1, *(len(torch.ops.tensorion.unfoldings(shape)) for _, shape in blocks))
     for choice in choices.flatten().cpu().tolist():
         if choice not in range(count):
             raise ValueError(
-                f"[tensorion.Tensorion] expected the number of one of {count} unfoldings for {label}, got {choice:g}"
+                f"[tensorion.Tensorion] expected the index of an unfolding in [0, {count}) for {label}, got {choice:g}"
             )
 
 
 def _check_values(state: Mapping[str, Any], keys: Sequence[str], label: str) -> None:
-    """Raise if the state would put a NaN into the parameter."""
+    """Raise if the state would make the parameter NaN."""
     for key in keys:
         value = _sharding.to_local(state[key])
-        # Second moments may overflow, as torch's do: that parameter then stands still.
+        # Second moments may overflow, as in torch's AdamW. The parameter then stops changing.
         bad = value.isnan() if key == "exp_avg_sq" else ~value.isfinite()
         if bad.any():
             raise ValueError(
@@ -207,7 +205,7 @@ def _check_values(state: Mapping[str, Any], keys: Sequence[str], label: str) -> 
             )
         if key in ("step", "exp_avg_sq") and (value < 0).any():
             raise ValueError(
-                f"[tensorion.Tensorion] expected a {key} that is not negative for {label}, got {value.min().item():g}"
+                f"[tensorion.Tensorion] expected a nonnegative {key} for {label}, got {value.min().item():g}"
             )
 
 
@@ -227,6 +225,6 @@ def _check_state(
             )
         if key not in _NUMBERS and not _sharding.is_placed_as(value, param):
             raise ValueError(
-                f"[tensorion.Tensorion] expected a {key} placed as {label} ({_sharding.describe(param)}), got "
-                f"{_sharding.describe(value)}: torch.distributed.checkpoint.state_dict converts between them"
+                f"[tensorion.Tensorion] expected a {key} with the placements of {label} ({_sharding.describe(param)}), "
+                f"got {_sharding.describe(value)}; torch.distributed.checkpoint.state_dict converts between them"
             )

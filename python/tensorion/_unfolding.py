@@ -1,4 +1,4 @@
-"""Unfoldings: a tensor seen as a matrix."""
+"""Unfoldings, which arrange a tensor as a matrix."""
 
 from collections.abc import Sequence
 
@@ -9,37 +9,68 @@ from . import _arguments
 
 
 def effective_order(shape: Sequence[int]) -> int:
-    """The number of modes whose size is not 1."""
+    """Return the number of modes whose size is not 1."""
     return sum(size != 1 for size in shape)
 
 
 def drop_ones(shape: Sequence[int]) -> list[int]:
-    """The sizes other than 1."""
+    """Return the sizes that are not 1."""
     return [size for size in shape if size != 1]
 
 
 def unfoldings(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    """All unfoldings of a shape, each by the modes that become the rows.
+    """List all unfoldings of a shape, each given by the modes that become the rows.
 
-    A shape of effective order d (modes of size 1 do not count) has `2**(d - 1) - 1`: a set of modes
-    and its complement give transposes, and the one with fewer modes stands for both, on equal count
-    the one that holds the lowest mode. They come by number of modes, then lexicographic.
+    If `d` modes have a size other than 1, there are `2**(d - 1) - 1` unfoldings. A set of modes and its complement give
+    transposed matrices and count as one unfolding. It is represented by the smaller set, or by the set that contains
+    the lowest mode if both have the same size. Unfoldings are sorted by number of modes, then lexicographically.
+
+    Args:
+        shape (sequence of int): shape of the tensor.
+
+    Returns:
+        list of tuple of int: the unfoldings.
+
+    Example:
+        >>> tensorion.unfoldings((8, 4, 3))
+        [(0,), (1,), (2,)]
     """
     shape = _arguments.ints(shape, "unfoldings.shape")
     return [tuple(modes) for modes in torch.ops.tensorion.unfoldings(shape)]
 
 
 def balanced_unfolding(shape: Sequence[int]) -> tuple[int, ...]:
-    """The unfolding with the largest `min(rows, cols)`, the first in `unfoldings` among equals."""
+    """Find the unfolding with the largest `min(rows, cols)`. The first one in `unfoldings(shape)` wins a tie.
+
+    Args:
+        shape (sequence of int): shape of the tensor.
+
+    Returns:
+        tuple of int: the modes that become the rows.
+
+    Example:
+        >>> tensorion.balanced_unfolding((64, 32, 3, 3))
+        (0,)
+    """
     shape = _arguments.ints(shape, "balanced_unfolding.shape")
     return tuple(torch.ops.tensorion.balanced_unfolding(shape))
 
 
 def unfold(x: Tensor, modes: Sequence[int]) -> Tensor:
-    """The matrix whose rows run over `modes` of `x` and whose columns run over the others.
+    """Unfold a tensor to a matrix whose rows enumerate `modes` and whose columns enumerate the other modes.
 
-    Both in ascending order and row-major, whatever the order of `modes`. The matrix is contiguous and
-    has memory of its own.
+    Rows and columns are in row-major order of the ascending modes, whatever the order of `modes`.
+
+    Args:
+        x (Tensor): tensor to unfold.
+        modes (sequence of int): modes that become the rows.
+
+    Returns:
+        Tensor: a contiguous matrix that does not share memory with `x`.
+
+    Example:
+        >>> tensorion.unfold(torch.zeros(8, 4, 3), (0, 2)).shape
+        torch.Size([24, 4])
     """
     return torch.ops.tensorion.unfold(
         _arguments.tensor(x, "unfold.x"),
@@ -48,9 +79,15 @@ def unfold(x: Tensor, modes: Sequence[int]) -> Tensor:
 
 
 def fold(matrix: Tensor, modes: Sequence[int], shape: Sequence[int]) -> Tensor:
-    """The tensor of shape `shape` that `unfold(..., modes)` makes into `matrix`.
+    """Fold a matrix to a tensor. This is the inverse of `unfold`.
 
-    The tensor is contiguous and has memory of its own.
+    Args:
+        matrix (Tensor): matrix to fold.
+        modes (sequence of int): modes that the rows enumerate.
+        shape (sequence of int): shape of the tensor.
+
+    Returns:
+        Tensor: a contiguous tensor that does not share memory with `matrix`.
     """
     return torch.ops.tensorion.fold(
         _arguments.tensor(matrix, "fold.matrix"),

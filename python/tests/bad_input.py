@@ -1,7 +1,8 @@
-"""Tables of bad input: what is called, the type of the error, words that name the culprit, and nothing changed.
+"""Helpers for the tables of bad input, which list a call, the type of its error, and a part of its message.
 
-The tables are in test_bad_options.py, test_bad_steps.py, test_bad_states.py and test_bad_arguments.py. The constructor
-has more cases in test_optimizer_errors.py, the program in test_bad_input_program.py, C++ in tests/bad_input_test.cpp.
+The tables are in test_bad_options.py, test_bad_steps.py, test_bad_states.py and test_bad_arguments.py. More cases of
+the constructor are in test_optimizer_errors.py, those of the program in tests/program/test_bad_input_program.py, and
+those of C++ in tests/bad_input_test.cpp.
 """
 
 import copy
@@ -17,11 +18,11 @@ from tensorion import Tensorion
 NAMES = ["kernel", "matrix", "bias"]
 SHAPES = [(3, 4, 5), (4, 6), (5,)]
 BIG = 2**70
-LINEAR = nn.Linear(2, 2)  # made once: that draws random numbers
+LINEAR = nn.Linear(2, 2)  # A constant, because its initialization draws random numbers.
 
 
 class World:
-    """An optimizer after a step, and a tensor: what bad input must leave alone."""
+    """An optimizer after one step, and some tensors. Bad input must not change any of them."""
 
     def __init__(self):
         self.params = [nn.Parameter(gaussian(shape, i)) for i, shape in enumerate(SHAPES)]
@@ -54,19 +55,20 @@ def with_nan(x):
     return x
 
 
-def check_refused(world, call, error, words):
+def check_error(world, call, error, message):
+    """Check that the call raises this error and changes nothing."""
     before = world.snapshot()
     with pytest.raises(error) as caught:
         call(world)
-    # Exactly this type: NotImplementedError is a RuntimeError, but says nothing of use.
+    # Subclasses do not count: NotImplementedError, for example, is a RuntimeError without a useful message.
     assert caught.type is error
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert world.snapshot() == before
 
 
-def check_goes_on(world):
-    """After all that was refused, the optimizer goes on as one that has seen none of it."""
+def check_still_works(world):
+    """Check that after all errors the optimizer behaves like a new one."""
     other = World()
     for each in (world, other):
         each.optimizer.load_state_dict(each.state)

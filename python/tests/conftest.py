@@ -4,14 +4,13 @@ import processes
 import pytest
 import torch
 
-# The tests' tensors are small, so that more threads only get in each other's way. TENSORION_TEST_THREADS=4 runs the
-# tests with four.
+# The tensors of the tests are small, so one thread is fastest. TENSORION_TEST_THREADS=4 runs the tests with four.
 torch.set_num_threads(int(os.environ.get("TENSORION_TEST_THREADS", "1")))
 
 
 @pytest.fixture(params=[1, 2, 4, 8])
 def threads(request):
-    """The test runs with 1, 2, 4 and 8 threads; what was set before holds again after it."""
+    """Run the test with 1, 2, 4 and 8 threads, and restore the previous number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
     yield request.param
@@ -20,7 +19,7 @@ def threads(request):
 
 @pytest.fixture(scope="module")
 def world():
-    """What bad input must leave alone; one for all cases of a file."""
+    """The objects that bad input must not change. All cases of a file share them."""
     from bad_input import World
 
     return World()
@@ -28,7 +27,7 @@ def world():
 
 @pytest.fixture
 def run(tmp_path):
-    """Calls a function in several processes; the results by rank."""
+    """Call a function in several processes, and return the results by rank."""
 
     def run(world_size, function, *arguments):
         return processes.run(world_size, function, *arguments, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""What the tests of several processes train: tensors replicated or sharded, and one process as the reference."""
+"""Cases for the distributed tests: replicated and sharded tensors, and one process as the reference."""
 
 import torch
 from support import gaussian, images, set_gradients
@@ -8,12 +8,12 @@ from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 from tensorion import Tensorion, _distributed_step
 
-# Cut along the first mode over 4 ranks they leave pieces of unequal size, and some ranks without any.
+# Sharded along the first mode over 4 ranks, these have shards of unequal sizes, some of them empty.
 SHAPES = [(6, 4, 3, 3), (5, 7), (9,), (5, 3, 2), (16, 8, 3, 3), (7, 5, 3), (2, 3, 4), (1, 6, 5, 2)]
 
 NAMES = [f"p{i}" for i in range(len(SHAPES))]
 
-#: The options of two groups; the first takes every other tensor.
+#: The options of two param groups. The first group has every other tensor.
 OPTIONS = {
     "plain": [{}, {}],
     "online, nesterov, sgd": [
@@ -26,7 +26,7 @@ OPTIONS = {
     ],
 }
 
-#: Which tensors are Tensorion's.
+#: The tensors that Tensorion updates.
 ORDER_3 = [0, 3, 4, 5, 6, 7]
 
 TENSORION = {"plain": ORDER_3, "online, nesterov, sgd": ORDER_3, "matrices, svd": [0, 1, 3, 4, 5, 6, 7]}
@@ -43,7 +43,7 @@ def optimizer_of(params, name, **others):
 
 
 def train(optimizer, params, first=0, last=4):
-    """Some steps, on gradients that depend on the step alone."""
+    """Make steps with gradients that depend only on the number of the step."""
     for k in range(first, last):
         set_gradients(params, k)
         optimizer.step()
@@ -62,7 +62,7 @@ def assert_near(params, expected, tolerance=1e-6):
 
 
 class Solved:
-    """Records the shapes that this rank solves for."""
+    """Records the shapes of the tensors that this rank orthogonalizes."""
 
     def __enter__(self):
         self.shapes, self._solve = [], _distributed_step._solve
@@ -79,13 +79,13 @@ class Solved:
 
 
 def assert_all_solved_once(solved, name):
-    # A process on its own has nobody to share with.
+    # A single process does not use the distributed step.
     expected = [SHAPES[i] for i in TENSORION[name]] if len(solved) > 1 else []
     assert sorted(shape for shapes in solved for shape in shapes) == sorted(expected)
 
 
 def train_network(model, rank=0, world_size=1, *, process_group=None, clip=None, scale=1.0):
-    """Five steps on the rank's part of the pictures; by default as one process does it."""
+    """Make five steps on the rank's part of the images. By default, one process has all of them."""
     optimizer = Tensorion(model.parameters(), lr=0.02, process_group=process_group)
     x, y = images()
     for _ in range(5):
@@ -105,7 +105,7 @@ def mesh_of(world_size, kind):
 
 
 class Bag(nn.Module):
-    """A module of the tensors."""
+    """A module that holds the tensors as parameters."""
 
     def __init__(self, dtype=torch.float32):
         super().__init__()
@@ -114,7 +114,7 @@ class Bag(nn.Module):
 
 def sharded(kind, world_size):
     bag = Bag()
-    # Some along their last mode.
+    # Some tensors are sharded along their last mode.
     last = [param for param in bag.params if kind == "modes" and param.shape[-1] % world_size == 0]
     rule = {param: Shard(param.dim() - 1) for param in last}
     fully_shard(bag, mesh=mesh_of(world_size, kind), shard_placement_fn=rule.get)

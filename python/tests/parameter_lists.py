@@ -1,7 +1,7 @@
-"""Models whose parameters have the names and shapes of published ones, which are recorded in parameter_lists.txt.
+"""Models with the parameter names and shapes of published models, which are recorded in parameter_lists.txt.
 
-Its lines are a parameter's name, its shape, and the type of its module with the number of groups of a convolution,
-as torchvision 0.28 and timm 1.0.30 make them.
+Each line has the name of a parameter, its shape, and the type of its module with the number of groups of a convolution,
+as created by torchvision 0.28 and timm 1.0.30.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ _CONVOLUTIONS = {"Conv1d": nn.Conv1d, "Conv2d": nn.Conv2d, "Conv3d": nn.Conv3d, 
 
 
 def recorded():
-    """By model, the (name, shape, type of module, number of groups) of each parameter."""
+    """Return (name, shape, module type, number of groups) of each parameter, by model."""
     models = {}
     for line in (Path(__file__).parent / "parameter_lists.txt").read_text().splitlines():
         if line.startswith("#"):
@@ -30,7 +30,7 @@ def is_convolution(kind):
 
 
 def model_of(rows):
-    """A model on the meta device with these parameters; its convolutions are torch's."""
+    """Create a model on the meta device with these parameters. Its convolutions are torch modules."""
     root = nn.Module()
     with torch.device("meta"):
         for name, shape, kind, groups in rows:

@@ -14,7 +14,7 @@ from multiprocessing.connection import wait
 import torch
 import torch.distributed as dist
 
-# Children are forked from a server that has imported these: torch takes seconds to import.
+# Child processes are forked from a server that has already imported these modules, since importing torch is slow.
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
     [
@@ -28,7 +28,7 @@ CONTEXT.set_forkserver_preload(
 
 
 class Failure(Exception):  # noqa: N818
-    """What a process ended with instead of a result: its traceback, or its exit code."""
+    """The traceback or the exit code of a process that returned no result."""
 
 
 def _grouped(function, rank, world_size, store, timeout, arguments):
@@ -43,7 +43,7 @@ def _grouped(function, rank, world_size, store, timeout, arguments):
 
 
 def _program(path, rank, world_size, port, arguments):
-    """A program as torchrun starts it; what it prints."""
+    """Run a program with the environment of torchrun, and return what it prints."""
     os.environ.update(
         {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)}
         | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
@@ -65,13 +65,13 @@ def _main(connection, task, *arguments):
     connection.send_bytes(buffer.getvalue())
     connection.close()
     if result[1] is not None:
-        os._exit(1)  # without a goodbye, for which others may be missing
+        os._exit(1)  # Skip the shutdown of the process group, which may wait for other ranks.
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def outcomes(world_size, function, *arguments, folder, timeout=60):
-    """What `function(rank, world_size, *arguments)` returned in each process, or a Failure."""
+    """Return the result of `function(rank, world_size, *arguments)` in each process, or its Failure."""
     store = folder / f"store{len(list(folder.iterdir()))}"
     calls = [(_grouped, function, rank, world_size, store, timeout, arguments) for rank in range(world_size)]
     return _outcomes(calls, timeout)
@@ -111,12 +111,12 @@ def _outcomes(calls, timeout):
 
 
 def run(world_size, function, *arguments, folder):
-    """The results by rank; raises where a process failed."""
+    """Return the results by rank. Raise if a process failed."""
     return _checked(outcomes(world_size, function, *arguments, folder=folder))
 
 
 def run_program(world_size, path, *arguments):
-    """Runs a program as torchrun would, but starts faster; what each process prints."""
+    """Run a program in several processes like torchrun, but faster, and return what each process prints."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -1,8 +1,8 @@
-"""An accelerator in Python: tensors of a device whose values are computed on the CPU.
+"""A simulated accelerator, whose tensors are computed on the CPU.
 
-Tensors are wrappers without memory of their own. The library sees tensors of another device and takes the paths of
-accelerators; every operator that it calls there is recorded as a launch, or as a read if it brings values to the host.
-Products in half precision are summed in single precision and rounded once, as tensor cores do it.
+Its tensors are wrapper subclasses. The library sees tensors of another device and takes its code paths for
+accelerators. Every operator that runs on the device is recorded as a launch, or as a read if it copies values to the
+host. Matrix products in half precision are accumulated in fp32 and rounded once, as on tensor cores.
 """
 
 import functools
@@ -16,7 +16,7 @@ from torch.utils.backend_registration import _DummyBackendModule, _setup_private
 
 
 class _Backend(_DummyBackendModule):
-    """What torch asks of a device: there are two of them, and they draw no random numbers."""
+    """The device module that torch requires. There are two devices, without random number generators."""
 
     def device_count(self):
         return 2
@@ -33,17 +33,17 @@ class _Backend(_DummyBackendModule):
 
 @functools.cache
 def register():
-    """Tell torch of the device. Only when it is first used: other code takes a registered device for a real one."""
+    """Register the device with torch on its first use, since other code takes a registered device for a real one."""
     _setup_privateuseone_for_python_backend("simulated", _Backend())
     others = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
     others.fallback(torch.library.fallthrough_kernel)
-    return others  # kept: it is valid as long as the object lives
+    return others  # The caller keeps it, because the registration lasts only as long as the object.
 
 
 ATEN = torch.ops.aten
-#: Operators that bring values to the host.
+#: Operators that copy values to the host.
 READS = {ATEN._local_scalar_dense.default, ATEN.equal.default, ATEN.is_nonzero.default, ATEN.nonzero.default}
-#: They work across devices.
+#: Operators that accept tensors of different devices.
 COPIES = {ATEN._to_copy, ATEN.to, ATEN.copy_, ATEN._foreach_copy_}
 PRODUCTS = {ATEN.mm.default, ATEN.bmm.default, ATEN.addmm.default, ATEN.baddbmm.default}
 
@@ -53,7 +53,7 @@ def is_simulated(device) -> bool:
 
 
 class SimulatedTensor(torch.Tensor):
-    """A tensor of the device, with its values in `cpu`."""
+    """A tensor on the simulated device. The tensor `cpu` holds its values."""
 
     @staticmethod
     def __new__(cls, cpu, device="simulated:0"):
@@ -79,11 +79,11 @@ class SimulatedTensor(torch.Tensor):
 
 @dataclass
 class Device(TorchDispatchMode):
-    """The device in use, and what happens on it. Within the mode, new tensors may be made there."""
+    """A mode that records what happens on the device, and in which new tensors can be created there."""
 
     has_float64: bool = True
     launches: list = field(default_factory=list)
-    #: Products of matrices: their operators, and the number of multiplications.
+    #: Matrix products: their operators and numbers of multiplications.
     products: list = field(default_factory=list)
     reads: list = field(default_factory=list)
 
@@ -96,7 +96,7 @@ class Device(TorchDispatchMode):
 
     @contextmanager
     def recorded(self):
-        """Forget what has happened, and record from here."""
+        """Clear the records, and start recording."""
         self.launches.clear()
         self.products.clear()
         self.reads.clear()
@@ -105,7 +105,7 @@ class Device(TorchDispatchMode):
 
 @functools.cache
 def _autocast_library():
-    """Kernels of autocast for products of batches, which do nothing but record that they were met."""
+    """Register autocast kernels for batched products that only record the call."""
     register()
     library, met = torch.library.Library("aten", "IMPL"), []
     own_key = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
@@ -122,7 +122,7 @@ def _autocast_library():
 
 @contextmanager
 def autocast(dtype=torch.bfloat16):
-    """torch.autocast on the device, and a list of the products that it would have cast."""
+    """Enter torch.autocast on the device, and return a list of the products that it would have cast."""
     _, met = _autocast_library()
     met.clear()
     with torch.autocast("simulated", dtype):
@@ -144,7 +144,7 @@ def _leaves(tree):
 
 
 def _one_device(operator, tensors, device):
-    """Raise if the operator mixes devices: only scalars on the CPU are allowed with others."""
+    """Raise if the operator mixes devices. Only 0-dim tensors on the CPU may be combined with other devices."""
     for tensor in tensors:
         if tensor.device != device and not (tensor.device.type == "cpu" and tensor.dim() == 0):
             raise RuntimeError(f"{operator}: expected all tensors on {device}, got one on {tensor.device}")
@@ -153,7 +153,7 @@ def _one_device(operator, tensors, device):
 def _dispatch(operator, args, kwargs, mode=None):
     tensors = _leaves((args, kwargs))
     simulated = [tensor for tensor in tensors if isinstance(tensor, SimulatedTensor)]
-    # Operators that copy may have it among the positional arguments.
+    # Copying operators may have the device among their positional arguments.
     names = [argument.name for argument in operator._schema.arguments]
     if "device" in names[: len(args)]:
         place = names.index("device")
@@ -163,7 +163,7 @@ def _dispatch(operator, args, kwargs, mode=None):
     if not simulated and not (target is not None and is_simulated(target)):
         return operator(*args, **kwargs)
     if operator.namespace == "tensorion":
-        # The library's own code, which sees the device; what it calls is recorded, too.
+        # Operators of this library see tensors of the device. The operators that they call are recorded too.
         with mode or nullcontext():
             return operator._op_dk(torch._C.DispatchKey.CompositeExplicitAutograd, *args, **kwargs)
     device = torch.device(target) if target is not None else simulated[0].device
@@ -193,7 +193,7 @@ def _dispatch(operator, args, kwargs, mode=None):
         if not isinstance(leaf, torch.Tensor):
             return leaf
         if device.type == "cpu":
-            return leaf.clone() if id(leaf) in originals else leaf  # memory of the device is not shared
+            return leaf.clone() if id(leaf) in originals else leaf  # The host does not share memory with the device.
         if id(leaf) in originals and originals[id(leaf)].device == device:
             return originals[id(leaf)]
         if mode is not None and not mode.has_float64 and leaf.dtype == torch.float64:

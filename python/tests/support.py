@@ -1,9 +1,10 @@
-"""What several tests need: independent references in double precision, tolerances, and inputs."""
+"""Helpers for several test files: independent references in double precision, tolerances, and inputs."""
 
 import math
 from itertools import combinations
 
 import numpy as np
+import pytest
 import torch
 
 
@@ -26,7 +27,7 @@ def numpy_fold(matrix, modes, shape):
 
 
 def all_unfoldings(shape):
-    """Every set of effective modes up to complement, in the documented order."""
+    """Return every unfolding of a shape in the documented order, ignoring modes of size 1."""
     effective = [mode for mode, size in enumerate(shape) if size != 1]
     return [
         modes
@@ -41,11 +42,11 @@ def nuclear_norm(matrix):
 
 
 def rounding(dtype, terms, steps=1, growth=1.0):
-    """How far rounding may move a result, relative to its largest entry, on any CPU and with any number of threads.
+    """Return a tolerance for rounding errors, relative to the largest entry, for any CPU and number of threads.
 
-    The result takes `steps` sums of `terms` products, each computed from the one before. Errors of both signs add up to
-    about sqrt(terms) * eps in each sum (Higham and Mary, 2019); four times that leaves room for two results that are
-    both rounded. A step multiplies the errors before it by at most `growth`.
+    The result is computed in `steps` consecutive sums of `terms` products. Rounding errors with random signs add up to
+    about sqrt(terms) * eps in each sum (Higham and Mary, 2019). The factor 4 allows for two rounded results. Each step
+    multiplies earlier errors by at most `growth`.
     """
     total = 0.0
     for _ in range(steps):
@@ -54,10 +55,10 @@ def rounding(dtype, terms, steps=1, growth=1.0):
 
 
 def polar_rounding(a, method="halley"):
-    """How far rounding may move an entry of the polar factor of `a`, or of each matrix of a batch.
+    """Return a tolerance for rounding errors in the polar factor of `a`, or of each matrix of a batch.
 
-    Relative to the norm of `a`, errors in the direction of its smallest singular value are enlarged by the condition
-    number. "halley" works with the Gram matrix, whose condition number is the square, in about three passes.
+    The condition number amplifies errors in the direction of the smallest singular value. "halley" uses the Gram
+    matrix, whose condition number is the square of that of `a`, in about three passes.
     """
     a = torch.as_tensor(a)
     condition = np.linalg.cond(a.double().numpy()).max().item()
@@ -71,14 +72,14 @@ def polar_rounding(a, method="halley"):
 
 
 def quality(a, x):
-    """`<a, x> / (||x||_2 ||a||_*)` and `||x||_2`, in double precision."""
+    """Compute the quality `<a, x> / (||x||_2 ||a||_*)` and the norm `||x||_2` in double precision."""
     a, x = np.asarray(a, dtype=np.float64), np.asarray(x, dtype=np.float64)
     norm = np.linalg.norm(x, 2)
     return (a * x).sum() / (norm * nuclear_norm(a)), norm
 
 
 class AlgorithmOne:
-    """Algorithm 1 of the paper for one tensor, from its text, in NumPy."""
+    """Algorithm 1 of the paper for one tensor, written in NumPy from its description."""
 
     def __init__(self, w, *, lr, momentum, weight_decay, unfolding, nesterov=False, maximize=False):
         self.w = w.detach().double().numpy().copy()
@@ -106,14 +107,14 @@ class AlgorithmOne:
 
 
 def parameters(seed=1, dtype=torch.float32):
-    """A kernel, a matrix and a vector."""
+    """Create a kernel, a matrix and a vector."""
     return [
         torch.nn.Parameter(gaussian(shape, seed + i, dtype)) for i, shape in enumerate([(6, 4, 3, 3), (5, 7), (8,)])
     ]
 
 
 def set_gradients(params, seed):
-    """In the layout of the parameters, as backward gives them."""
+    """Set random gradients with the memory layout of the parameters, as backward does."""
     for i, param in enumerate(params):
         param.grad = torch.empty_like(param).copy_(gaussian(param.shape, 1000 + 10 * seed + i))
 
@@ -126,6 +127,16 @@ def assert_same(params, expected):
     """Bitwise."""
     for param, other in zip(params, expected, strict=True):
         assert torch.equal(param, other), f"differ by up to {(param - other).abs().max()}"
+
+
+def assert_error(call, error, message, prefix="[tensorion."):
+    """Check that the call raises this error, that its text has the prefix, and that there is no C++ backtrace."""
+    with pytest.raises(error) as caught:
+        call()
+    text = str(caught.value)
+    assert message in text
+    assert text.startswith(prefix)
+    assert "\n" not in text
 
 
 def conv_net(seed=0):
@@ -141,7 +152,7 @@ def conv_net(seed=0):
 
 
 def images(count=32, seed=5):
-    """Images whose label is the place of a bright spot, with noise."""
+    """Create noisy images whose label is the position of a bright spot."""
     x = 0.3 * gaussian((count, 3, 8, 8), seed)
     y = torch.arange(count) % 4
     for i in range(count):

@@ -1,10 +1,10 @@
-"""Arguments of the package's functions that are refused."""
+"""Bad arguments of the package's functions."""
 
 import math
 
 import pytest
 import torch
-from bad_input import BIG, LINEAR, check_goes_on, check_refused, with_nan
+from bad_input import BIG, LINEAR, check_error, check_still_works, with_nan
 from torch import nn
 
 import tensorion
@@ -169,7 +169,7 @@ CASES = {
     "param_groups by a rule that is a number": (
         lambda w: tensorion.param_groups(LINEAR, to_fallback=[3]),
         TypeError,
-        "to_fallback must be patterns, types of modules or functions, got 3",
+        "to_fallback must be patterns, module types or functions, got 3",
     ),
     "param_groups of order '3'": (
         lambda w: tensorion.param_groups(LINEAR, min_order="3"),
@@ -184,7 +184,7 @@ CASES = {
     "param_groups of a lazy module": (
         lambda w: tensorion.param_groups(nn.LazyConv2d(3, 3)),
         ValueError,
-        "'weight' has no shape yet: run its lazy module once before",
+        "'weight' has no shape yet: run its lazy module once before you call param_groups",
     ),
     "describe another optimizer": (
         lambda w: tensorion.describe(torch.optim.SGD(w.params, 0.1)),
@@ -196,9 +196,9 @@ CASES = {
 
 @pytest.mark.filterwarnings("ignore:.*(sparse|Sparse|nested|beta state)")
 @pytest.mark.parametrize("case", CASES)
-def test_is_named_and_changes_nothing(case, world):
-    check_refused(world, *CASES[case])
+def test_bad_input_raises_and_changes_nothing(case, world):
+    check_error(world, *CASES[case])
 
 
-def test_afterwards_the_optimizer_goes_on(world):
-    check_goes_on(world)
+def test_optimizer_still_works_afterwards(world):
+    check_still_works(world)

@@ -1,22 +1,22 @@
-"""Options and parameters of the optimizer that are refused."""
+"""Bad options and parameters of the optimizer."""
 
 import math
 
 import pytest
 import torch
-from bad_input import BIG, LINEAR, check_goes_on, check_refused
+from bad_input import BIG, LINEAR, check_error, check_still_works
 from torch import nn
 
 from tensorion import Tensorion
 
 
 def make(**options):
-    """The optimizer with these options."""
+    """Create an optimizer with these options."""
     return lambda world: Tensorion(world.params, **options)
 
 
 def given(params):
-    """The optimizer of these parameters."""
+    """Create an optimizer of these parameters."""
     return lambda world: Tensorion(params(world))
 
 
@@ -30,7 +30,7 @@ CASES = {
     "lr is a tensor without a value": (
         make(lr=torch.empty((), device="meta")),
         TypeError,
-        "lr must be a number, or a tensor that holds one, got tensor(..., device='meta'",
+        "lr must be a number or a tensor with a value, got tensor(..., device='meta'",
     ),
     "lr is a NaN tensor": (make(lr=torch.tensor(math.nan)), ValueError, "lr must be finite and not negative, got nan"),
     "momentum is NaN": (make(momentum=math.nan), ValueError, "momentum must be in [0, 1), got nan"),
@@ -52,7 +52,7 @@ CASES = {
     "unfolding is a bracket": (make(unfolding="("), ValueError, "expected modes such as '(0, 2)', got '('"),
     "unfolding has no comma": (make(unfolding="(0 2)"), ValueError, "expected modes such as '(0, 2)', got '(0 2)'"),
     "unfolding has 70 bits": (make(unfolding=(BIG,)), ValueError, f"expected modes such as '(0, 2)', got '({BIG},)'"),
-    # Once matched by a regular expression, which recursed for every mode.
+    # Regression: a regular expression matched the modes and recursed once per mode.
     "unfolding has a million modes": (
         make(unfolding=(0,) * 1_000_000),
         ValueError,
@@ -107,7 +107,7 @@ CASES = {
     "params is a module": (
         given(lambda world: LINEAR),
         TypeError,
-        "params must be an iterable of Tensors or dicts, got Linear: its .parameters() are",
+        "params must be an iterable of Tensors or dicts, got a Module; pass model.parameters()",
     ),
     "params is a path": (
         given(lambda world: "weights.pt"),
@@ -127,7 +127,7 @@ CASES = {
     "a triple": (
         given(lambda world: [("a", world.params[0], 3)]),
         TypeError,
-        "expected pairs of a name and a Tensor in group 0, got a tuple of (str, Parameter, int)",
+        "expected (name, Tensor) pairs in group 0, got a tuple of (str, Parameter, int)",
     ),
     "a name that is a number": (
         given(lambda world: [(1, world.params[0])]),
@@ -179,9 +179,9 @@ CASES = {
 
 @pytest.mark.filterwarnings("ignore:.*(sparse|Sparse|nested|beta state)")
 @pytest.mark.parametrize("case", CASES)
-def test_is_named_and_changes_nothing(case, world):
-    check_refused(world, *CASES[case])
+def test_bad_input_raises_and_changes_nothing(case, world):
+    check_error(world, *CASES[case])
 
 
-def test_afterwards_the_optimizer_goes_on(world):
-    check_goes_on(world)
+def test_optimizer_still_works_afterwards(world):
+    check_still_works(world)

@@ -1,16 +1,16 @@
-"""State dicts that are refused."""
+"""Bad state dicts."""
 
 import copy
 import math
 
 import pytest
 import torch
-from bad_input import LINEAR, check_goes_on, check_refused, with_nan
+from bad_input import LINEAR, check_error, check_still_works, with_nan
 from torch import nn
 
 
 def loaded(change):
-    """The optimizer's own state, changed."""
+    """Load the optimizer's own state after a change."""
 
     def call(world):
         state = copy.deepcopy(world.state)
@@ -21,7 +21,7 @@ def loaded(change):
 
 
 def entry(index, key, value):
-    """A state in which one tensor was replaced, by `value` of the old one."""
+    """Replace one tensor of the state by `value` of the old tensor."""
 
     def change(state):
         state["state"][index][key] = value(state["state"][index][key])
@@ -141,7 +141,7 @@ CASES = {
     "step is negative": (
         entry(1, "step", lambda step: -step),
         ValueError,
-        "expected a step that is not negative for parameter 'matrix', shape [4, 6], got -1",
+        "expected a nonnegative step for parameter 'matrix', shape [4, 6], got -1",
     ),
     "step is NaN": (
         entry(2, "step", lambda step: step * math.nan),
@@ -156,7 +156,7 @@ CASES = {
     "exp_avg_sq is negative": (
         entry(1, "exp_avg_sq", lambda x: -x),
         ValueError,
-        "expected a exp_avg_sq that is not negative for parameter 'matrix', shape [4, 6], got -",
+        "expected a nonnegative exp_avg_sq for parameter 'matrix', shape [4, 6], got -",
     ),
     "saved lr is text": (group_entry("lr", "x"), TypeError, "lr must be a number, got 'x'"),
     "saved unfolding does not fit": (
@@ -167,16 +167,16 @@ CASES = {
     "saved count of skipped steps is text": (
         loaded(lambda state: {**state, "skipped_steps": "x"}),
         ValueError,
-        "expected skipped_steps to be a count, got 'x'",
+        "skipped_steps must be a nonnegative integer, got 'x'",
     ),
 }
 
 
 @pytest.mark.filterwarnings("ignore:.*(sparse|Sparse|nested|beta state)")
 @pytest.mark.parametrize("case", CASES)
-def test_is_named_and_changes_nothing(case, world):
-    check_refused(world, *CASES[case])
+def test_bad_input_raises_and_changes_nothing(case, world):
+    check_error(world, *CASES[case])
 
 
-def test_afterwards_the_optimizer_goes_on(world):
-    check_goes_on(world)
+def test_optimizer_still_works_afterwards(world):
+    check_still_works(world)

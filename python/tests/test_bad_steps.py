@@ -1,10 +1,10 @@
-"""Steps that are refused: options changed by hand, gradients, closures."""
+"""Steps with bad options, gradients or closures."""
 
 import math
 
 import pytest
 import torch
-from bad_input import check_goes_on, check_refused, with_nan
+from bad_input import check_error, check_still_works, with_nan
 from torch import nn
 from torch_versions import HAS_GRAD_DTYPE
 
@@ -12,7 +12,7 @@ from tensorion import Tensorion
 
 
 def option(key, value, group=0):
-    """A step after an option was changed by hand; it is put back."""
+    """Make a step with a changed option, and restore the option."""
 
     def call(world):
         values = world.optimizer.param_groups[group]
@@ -27,7 +27,7 @@ def option(key, value, group=0):
 
 
 def gradient(index, make_gradient):
-    """A step with another gradient; the old one is put back."""
+    """Make a step with another gradient, and restore the gradient."""
 
     def call(world):
         param = world.params[index]
@@ -47,7 +47,7 @@ def raising():
 
 
 def second_group_does_not_fit(world):
-    """The first group is right, the second one has an unfolding that its tensor has not."""
+    """Make a step in which the unfolding of the second group does not fit its tensor."""
     params = [nn.Parameter(world.x.clone()), nn.Parameter(world.x.clone())]
     optimizer = Tensorion([{"params": params[:1]}, {"params": params[1:]}])
     for param in params:
@@ -66,7 +66,7 @@ CASES = {
     "lr was changed to text": (option("lr", "0.1"), TypeError, "lr must be a number, got '0.1'"),
     "momentum was changed to NaN": (option("momentum", math.nan), ValueError, "momentum must be finite, got nan"),
     "algorithm was changed": (option("algorithm", "muon"), ValueError, "'adamw' or 'sgd', got 'muon'"),
-    "algorithm was taken away": (option("algorithm", None), ValueError, "group 0 has no 'algorithm'"),
+    "algorithm was taken away": (option("algorithm", None), ValueError, "expected 'algorithm' in group 0, got none"),
     "betas were changed": (
         option("betas", (0.9, math.nan), group=1),
         ValueError,
@@ -78,7 +78,7 @@ CASES = {
         "unfolding (3,) does not fit parameter 'kernel', shape [3, 4, 5]: "
         "[tensorion.unfold] mode must be in [0, 3), got 3",
     ),
-    # Once, the first group had been updated by then.
+    # Regression: the first group had already been updated.
     "unfolding of the second group was changed": (
         second_group_does_not_fit,
         ValueError,
@@ -92,8 +92,8 @@ CASES = {
     "gradient is complex": (
         gradient(0, lambda param: param.detach() * 1j),
         ValueError,
-        "expected a gradient like parameter 'kernel', shape [3, 4, 5] (torch.float32 on cpu), got shape [3, 4, 5], "
-        "torch.complex64",
+        "expected a gradient that matches parameter 'kernel', shape [3, 4, 5] (torch.float32 on cpu), "
+        "got shape [3, 4, 5], torch.complex64",
     ),
     "gradient is double": (
         gradient(2, lambda param: param.detach().double()),
@@ -125,15 +125,15 @@ if not HAS_GRAD_DTYPE:
 
 @pytest.mark.filterwarnings("ignore:.*(sparse|Sparse|nested|beta state)")
 @pytest.mark.parametrize("case", CASES)
-def test_is_named_and_changes_nothing(case, world):
-    check_refused(world, *CASES[case])
+def test_bad_input_raises_and_changes_nothing(case, world):
+    check_error(world, *CASES[case])
 
 
-def test_afterwards_the_optimizer_goes_on(world):
-    check_goes_on(world)
+def test_optimizer_still_works_afterwards(world):
+    check_still_works(world)
 
 
-def test_parameters_without_values_are_refused_by_the_step():
+def test_step_raises_for_parameters_on_meta_device():
     param = nn.Parameter(torch.empty(3, 4, 5, device="meta"))
     optimizer = Tensorion([("kernel", param)])
     param.grad = torch.empty_like(param)

@@ -1,4 +1,4 @@
-"""`torch.compile` of the step: one graph, and the numbers of the step that is not compiled."""
+"""`torch.compile` of the step: it is a single graph with the same results as the eager step."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def fresh():
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_the_step_is_one_graph(options):
+def test_step_is_one_graph(options):
     params, twins = parameters(), parameters()
     optimizer, reference = (Tensorion(tensors, lr=0.02, **options) for tensors in (params, twins))
     step = torch.compile(optimizer.step, backend="aot_eager", fullgraph=True)
@@ -37,8 +37,8 @@ def test_the_step_is_one_graph(options):
 
 @pytest.mark.parametrize("bad", [0, 1, 2])
 @pytest.mark.parametrize("options", OPTIONS[:3], ids=str)
-def test_compiled_steps_are_skipped(options, bad):
-    # The verdict was read in the step, which broke the graph.
+def test_compiled_step_skips_nonfinite_gradients(options, bad):
+    # Regression: the step read the result of the check, which broke the graph.
     params, twins = parameters(), parameters()
     optimizer = Tensorion(params, lr=0.02, **options)
     reference = Tensorion(twins, lr=0.02, **{**options, "nonfinite": "error"})
@@ -58,7 +58,7 @@ def test_compiled_steps_are_skipped(options, bad):
             assert torch.equal(optimizer.state[param][key], value)
 
 
-def test_model_and_step():
+def test_compiled_model_and_step():
     model, twin = conv_net(), conv_net()
     optimizer, reference = (Tensorion(net.parameters(), lr=0.02, nonfinite="skip") for net in (model, twin))
     forward = torch.compile(model, backend="aot_eager", fullgraph=True)
@@ -73,7 +73,7 @@ def test_model_and_step():
         torch.testing.assert_close(param, expected, atol=1e-4, rtol=0)
 
 
-def test_a_skipped_step_does_not_count_for_the_interval_of_online():
+def test_skipped_step_does_not_count_towards_online_interval():
     params, twins = parameters(), parameters()
     options = {"unfolding": "online", "online_interval": 2}
     optimizer, reference = Tensorion(params, nonfinite="skip", **options), Tensorion(twins, **options)
@@ -89,8 +89,8 @@ def test_a_skipped_step_does_not_count_for_the_interval_of_online():
     assert optimizer.state[params[0]]["step"] == reference.state[twins[0]]["step"] == 3
 
 
-def test_any_number_that_is_not_zero_is_an_overflow():
-    # GradScaler adds up the flags of several devices, and torch's fused kernels on CPUs skip for 1 alone.
+def test_any_nonzero_found_inf_is_an_overflow():
+    # GradScaler sums the flags of several devices, but torch's fused CPU kernels skip only if the sum is 1.
     params, before = parameters(), parameters()
     optimizer = Tensorion(params)
     set_gradients(params, 1)

@@ -1,4 +1,4 @@
-"""The spectral norm over complex unit vectors, for which the cited bound of convolutions holds."""
+"""The spectral norm over complex unit vectors, for which the cited bound of convolution norms holds."""
 
 import math
 
@@ -12,7 +12,7 @@ import tensorion
 ROTATION = torch.tensor([[[1.0, 0.0], [0.0, -1.0]], [[0.0, 1.0], [1.0, 0.0]]], dtype=torch.float64)
 
 
-def test_the_bound_of_convolutions_fails_over_real_vectors_and_holds_over_complex_ones():
+def test_convolution_bound_holds_for_complex_but_not_real_norm():
     assert torch.equal(ROTATION[:, :, 0], torch.eye(2, dtype=torch.float64))
     convolution = tensorion.conv_norm(ROTATION, 4)
     real, _ = tensorion.spectral_norm(ROTATION)
@@ -25,7 +25,7 @@ def test_the_bound_of_convolutions_fails_over_real_vectors_and_holds_over_comple
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 3), (2, 3, 2, 2), (4, 4, 3, 3)])
-def test_kernels(shape):
+def test_convolution_bound_of_random_kernels(shape):
     kernel = gaussian(shape, 5, torch.float64)
     lower, upper = tensorion.spectral_norm(kernel, field="complex")
     real, bound = tensorion.spectral_norm(kernel)
@@ -34,8 +34,8 @@ def test_kernels(shape):
     assert tensorion.conv_norm(kernel, 16) <= math.sqrt(taps) * lower * (1 + 1e-6)
 
 
-def test_the_value_is_attained_by_complex_vectors():
-    # By alternating maximization in torch, from many starts.
+def test_value_matches_alternating_maximization():
+    # The reference is alternating maximization in torch from many starting points.
     x = gaussian((3, 3, 3), 7, torch.float64).to(torch.complex128)
     generator = torch.Generator().manual_seed(0)
     best = 0.0
@@ -54,12 +54,12 @@ def test_the_value_is_attained_by_complex_vectors():
     assert lower == pytest.approx(best, rel=1e-6)
 
 
-def test_matrices_have_one_norm():
+def test_real_and_complex_norms_of_matrices_are_equal():
     a = gaussian((4, 6), 1, torch.float64)
     assert tensorion.spectral_norm(a, field="complex") == tensorion.spectral_norm(a)
 
 
-def test_an_unknown_field_is_named():
+def test_unknown_field_raises():
     with pytest.raises(ValueError, match="field must be 'real' or 'complex', got 'p-adic'"):
         tensorion.spectral_norm(ROTATION, field="p-adic")
     with pytest.raises(TypeError, match="field must be a string, got 2"):

@@ -1,14 +1,14 @@
-"""`conv_norm` with strides and dilations, against the dense matrix of torch's own convolution."""
+"""`conv_norm` with strides and dilations, compared with the dense matrix of torch's convolution."""
 
 import pytest
 import torch
-from support import gaussian
+from support import assert_error, gaussian
 
 import tensorion
 
 
 def dense(kernel, size, padding, stride, dilation):
-    """The convolution as a matrix: one row for each entry of the input."""
+    """Return the matrix of the convolution, with one row per element of the input."""
     modes = kernel.dim() - 2
     count = kernel.shape[1] * torch.Size(size).numel()
     x = torch.eye(count, dtype=torch.float64).reshape(count, kernel.shape[1], *size)
@@ -36,14 +36,14 @@ def dense(kernel, size, padding, stride, dilation):
         ((2, 1, 5, 5), (3, 4), (2, 1), (1, 1)),  # a kernel larger than its input
     ],
 )
-def test_is_the_norm_of_the_dense_matrix(shape, size, stride, dilation, padding):
+def test_matches_norm_of_dense_matrix(shape, size, stride, dilation, padding):
     kernel = gaussian(shape, 1, torch.float64)
     expected = torch.linalg.matrix_norm(dense(kernel, size, padding, stride, dilation), 2).item()
     found = tensorion.conv_norm(kernel, size, padding=padding, stride=stride, dilation=dilation)
     assert found == pytest.approx(expected, rel=2e-6)
 
 
-def test_one_number_stands_for_all_modes():
+def test_one_number_applies_to_all_modes():
     kernel = gaussian((3, 2, 3, 3), 1)
     assert tensorion.conv_norm(kernel, 8) == tensorion.conv_norm(kernel, (8, 8))
     every = tensorion.conv_norm(kernel, 8, stride=2, dilation=2)
@@ -58,7 +58,5 @@ def test_one_number_stands_for_all_modes():
         ({"stride": 1.5}, TypeError, "stride must be a sequence of integers"),
     ],
 )
-def test_bad_input_is_named(options, error, message):
-    with pytest.raises(error) as caught:
-        tensorion.conv_norm(gaussian((3, 2, 3, 3), 1), 8, **options)
-    assert message in str(caught.value)
+def test_bad_input_raises(options, error, message):
+    assert_error(lambda: tensorion.conv_norm(gaussian((3, 2, 3, 3), 1), 8, **options), error, message)

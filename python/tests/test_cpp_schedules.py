@@ -1,4 +1,4 @@
-"""The schedules of tensorion/schedule.h against torch's schedulers."""
+"""The schedules of tensorion/schedule.h, compared with torch's schedulers."""
 
 import math
 import subprocess
@@ -29,7 +29,7 @@ def cosine(steps, warmup=0, final=0.0, **linear):
     return make, steps
 
 
-#: Those of tests/schedules.cpp.
+#: The cases of tests/schedules.cpp.
 CASES = [
     (lambda optimizer: torch_schedulers.ConstantLR(optimizer, 1.0), 3),
     (lambda optimizer: torch_schedulers.MultiStepLR(optimizer, [2, 5, 5], 0.5), 8),
@@ -52,15 +52,15 @@ def schedules():
 
 @pytest.mark.skipif(not PROGRAM.exists(), reason=f"no C++ tests in {BUILD} (set TENSORION_BUILD_DIR)")
 @pytest.mark.parametrize("case", range(len(CASES)))
-@pytest.mark.filterwarnings("ignore::UserWarning")  # the schedulers move without the optimizer
-def test_values_are_those_of_torch(schedules, case):
+@pytest.mark.filterwarnings("ignore::UserWarning")  # The schedulers step without the optimizer.
+def test_values_match_torch(schedules, case):
     make, steps = CASES[case]
     sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], LR, momentum=0.9)
     adamw = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], LR)
     drivers = [make(sgd), make(adamw)]
     assert len(schedules[case]) == steps
     for step, (lr, momentum) in enumerate(schedules[case]):
-        # Torch computes some schedules as running products.
+        # torch computes some schedules as running products, which accumulate rounding errors.
         assert sgd.param_groups[0]["lr"] / LR == pytest.approx(lr, rel=1e-12, abs=1e-14)
         if not math.isnan(momentum):
             assert sgd.param_groups[0]["momentum"] == pytest.approx(momentum, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Launches of models of any size, counted on meta tensors, which hold no values: what reads one throws."""
+"""Numbers of launches for large models, counted with meta tensors. Code that reads a value would raise an error."""
 
 import math
 
@@ -10,17 +10,17 @@ from tensorion import Tensorion
 from tensorion._options import arguments, checked
 
 LAYERS = 16
-#: A mixture of experts of 7 billion parameters.
+#: A mixture of experts with 7 billion parameters.
 SHAPES = LAYERS * [*3 * [(64, 1024, 2048)], *4 * [(2048, 2048)], (64, 2048)]
 
 
 class Launches(TorchDispatchMode):
-    """Counts operators; those of the library run as on a device."""
+    """Counts operators. The operators of the library run as on a device."""
 
     def __init__(self):
         super().__init__()
         self.count = 0
-        self.largest = 0  # elements of the largest new tensor
+        self.largest = 0  # number of elements of the largest new tensor
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
         if operator.namespace == "tensorion":
@@ -48,8 +48,8 @@ def mixture():
     return step(SHAPES)
 
 
-def test_a_batch_takes_at_most_sixty_launches(mixture):
-    # A stack fills the scratch memory: it is a batch of its own. All matrices of one shape fit into one or two.
+def test_batch_takes_at_most_sixty_launches(mixture):
+    # A stack of experts fills the scratch memory and forms its own batch. Matrices of one shape form 1 or 2 batches.
     assert step([(64, 1024, 2048)]).count <= 60
     assert step(3 * [(2048, 2048)]).count <= 60
     assert mixture.count <= 40 * (3 * LAYERS) + 2 * 60
@@ -61,7 +61,7 @@ def test_equal_shapes_are_batched():
 
 
 def test_scratch_memory_is_bounded(mixture):
-    # Two new tensors of the size of a batch, in fp32 and in half precision, are the largest.
+    # The largest new tensors are two copies of a batch, one in fp32 and one in half precision.
     largest = max(math.prod(shape) for shape in SHAPES)
     assert mixture.largest <= max(2**26, 5 * largest)
 

@@ -1,4 +1,4 @@
-"""Newton-Schulz on an accelerator: as good as in single precision, and better by default."""
+"""The quality of Newton-Schulz in fp16 on an accelerator, compared with fp32."""
 
 import sys
 from pathlib import Path
@@ -39,8 +39,9 @@ def polar_on_device(a, **options):
 @pytest.mark.parametrize("name", ["muon", "polar_express", "cans"])
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("shape", SHAPES[:3], ids=str)
-def test_published_schedules_lose_nothing(shape, spectrum, name, steps):
-    # In bfloat16, on rounded Gram matrices, Polar Express fell from 0.92 to 0.17 and became NaN with eight steps.
+def test_published_schedules_are_as_good_as_in_fp32(shape, spectrum, name, steps):
+    # With Gram matrices rounded to bfloat16, the quality of Polar Express fell from 0.92 to 0.17, and eight steps gave
+    # NaN.
     a = matrix(shape, spectrum)
     options = {"ns_coefficients": name, "ns_steps": steps}
     expected = quality(a, tensorion.polar(a, "newton_schulz", **options))
@@ -50,20 +51,20 @@ def test_published_schedules_lose_nothing(shape, spectrum, name, steps):
 @pytest.mark.parametrize("steps", [5, 7])
 @pytest.mark.parametrize("name", ["muon", "polar_express", "cans"])
 @pytest.mark.parametrize("spectrum", [0.5, 2.0])
-def test_published_schedules_lose_nothing_in_many_rows(spectrum, name, steps):
-    test_published_schedules_lose_nothing((512, 512), spectrum, name, steps)
+def test_published_schedules_are_as_good_as_in_fp32_for_tall_matrices(spectrum, name, steps):
+    test_published_schedules_are_as_good_as_in_fp32((512, 512), spectrum, name, steps)
 
 
 @pytest.fixture(scope="module")
 def trained():
-    """Unfoldings of the momenta of a small ResNet-18 in training, of the smallest, a middle and the largest size."""
+    """Return the smallest, a medium and the largest unfolded momentum of a small ResNet-18 in training."""
     kernels = workloads.trained_momenta(width=16)
     return [tensorion.unfold(x, tensorion.balanced_unfolding(x.shape)) for x in (kernels[0], kernels[9], kernels[-1])]
 
 
 @pytest.mark.parametrize("steps", [5, 8])
 @pytest.mark.parametrize("name", ["muon", "polar_express", "cans"])
-def test_published_schedules_lose_nothing_on_trained_momenta(trained, name, steps):
+def test_published_schedules_are_as_good_as_in_fp32_on_trained_momenta(trained, name, steps):
     options = {"ns_coefficients": name, "ns_steps": steps}
     for a in trained:
         expected = quality(a, tensorion.polar(a, "newton_schulz", **options))
@@ -89,7 +90,7 @@ def test_fast_preset_is_good_for_usual_spectra(shape, spectrum):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_every_dtype(dtype):
+def test_result_has_dtype_of_input(dtype):
     a = matrix((64, 160), 1.0).to(dtype)
     x = polar_on_device(a)
     assert x.dtype == dtype
@@ -100,7 +101,7 @@ def test_every_dtype(dtype):
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_scale_does_not_matter(scale, options):
     a = matrix((48, 100), 1.0)
-    # Powers of ten are not exact, so entries are rounded before they are scaled back.
+    # Powers of ten are not exact in binary, so the scaled entries are rounded.
     torch.testing.assert_close(
         polar_on_device(a * scale, **options), polar_on_device(a, **options), atol=16 * 2**-11, rtol=0
     )
@@ -115,7 +116,7 @@ def test_structured_matrices_stay_finite(options):
     assert not polar_on_device(torch.zeros(5, 7), **options).any()
 
 
-def test_batches_and_either_orientation():
+def test_batches_and_transposed_matrices():
     a = torch.randn(2, 3, 24, 10, generator=torch.Generator().manual_seed(0))
     batched = polar_on_device(a)
     for i in range(2):
@@ -125,7 +126,7 @@ def test_batches_and_either_orientation():
 
 
 def test_many_columns_do_not_overflow():
-    # The Gram matrix of 70000 ones is 70000, more than half precision holds.
+    # The Gram matrix of 70000 ones is 70000, which overflows fp16.
     x = polar_on_device(torch.ones(2, 70000))
     torch.testing.assert_close(x, torch.full_like(x, 140000**-0.5), rtol=0.01, atol=0)
 
@@ -139,7 +140,7 @@ def test_nonfinite_input_gives_nan():
 
 
 @pytest.mark.parametrize("method", ["halley", "svd"])
-def test_other_methods_are_those_of_the_cpu(method):
+def test_other_methods_match_the_cpu(method):
     a = matrix((20, 30), 1.0)
     assert torch.equal(polar_on_device(a, method=method), tensorion.polar(a, method))
     assert torch.equal(polar_on_device(a[None], method=method), tensorion.polar(a[None], method))
@@ -155,7 +156,7 @@ def test_other_methods_are_those_of_the_cpu(method):
         ((128, 512), 4, 0.8),
     ],
 )
-def test_cost_beside_muon(shape, steps, limit):
+def test_cost_compared_with_muon(shape, steps, limit):
     m, n = shape
     muon = 5 * (2 * m * m * n + m**3)
     with Device() as device:

@@ -1,4 +1,4 @@
-"""On an accelerator nothing surprises: not autocast, not what is not finite, not a GradScaler, not a restart."""
+"""Steps on an accelerator with autocast, nonfinite gradients, a GradScaler, and restored states."""
 
 from contextlib import nullcontext
 
@@ -18,8 +18,8 @@ METHODS = ["auto", "newton_schulz", "halley", "svd"]
 @pytest.mark.parametrize("unfolding", ["balanced", "online", (0,)], ids=str)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("place", ["cpu", "device"])
-def test_ignored_gradients_give_nan_where_they_are(place, bad, unfolding, method):
-    # It threw in the middle of the step, after some momenta had changed.
+def test_ignored_nonfinite_gradients_give_nan_only_in_their_parameters(place, bad, unfolding, method):
+    # Regression: the step raised an error after it had changed some momenta.
     with Device():
         params = on_device() if place == "device" else twins(on_device())
         optimizer = Tensorion(params, nonfinite="ignore", polar=method, unfolding=unfolding)
@@ -49,10 +49,10 @@ def test_skipped_steps_change_nothing_and_are_counted_in_place(bad, nesterov):
         for old, new in zip(before, after, strict=True):
             assert all(torch.equal(x, y) for x, y in zip(old, new, strict=True))
         assert optimizer.skipped_steps == 1
-        assert optimizer._skipped is counter  # as a captured graph needs it
+        assert optimizer._skipped is counter  # A captured graph needs the same tensor.
 
 
-def test_first_bad_gradient_is_named():
+def test_error_names_first_nonfinite_gradient():
     with Device():
         params = on_device()
         optimizer = Tensorion([(f"p{i}", param) for i, param in enumerate(params)])
@@ -104,7 +104,7 @@ def test_autocast_changes_nothing_on_the_cpu(method, unfolding):
 
 
 @pytest.mark.parametrize("unfolding", ["balanced", "online"])
-def test_autocast_never_sees_our_products(unfolding):
+def test_autocast_does_not_cast_our_products(unfolding):
     found = []
     for enabled in (False, True):
         with Device(), autocast() if enabled else nullcontext([]) as cast:
@@ -122,7 +122,7 @@ def test_autocast_never_sees_our_products(unfolding):
 
 
 @pytest.mark.parametrize("interval", [2, 3])
-def test_choices_are_kept_and_restored(interval):
+def test_online_choices_are_kept_and_restored(interval):
     with Device():
         params = on_device([(6, 6, 3, 3)])
         optimizer = Tensorion(params, unfolding="online", online_interval=interval)
@@ -143,7 +143,7 @@ def test_choices_are_kept_and_restored(interval):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_online_is_as_good_as_a_search(seed):
+def test_online_is_as_good_as_exhaustive_search(seed):
     shape = [(8, 8, 3, 3), (16, 8, 3, 3), (6, 6, 6), (12, 5, 7), (4, 4, 4, 4)][seed]
     with Device():
         params = on_device([shape])
@@ -157,7 +157,7 @@ def test_online_is_as_good_as_a_search(seed):
 
 
 class Scaler:
-    """What GradScaler does to an optimizer that scales by itself, on a device that it does not know."""
+    """Does what GradScaler does to an optimizer with `_step_supports_amp_scaling`, on the simulated device."""
 
     def __init__(self, scale):
         self.scale = to_device(torch.tensor(scale))
@@ -171,7 +171,7 @@ class Scaler:
 
 
 @pytest.mark.parametrize("nonfinite", ["error", "skip", "ignore"])
-def test_scaled_gradients(nonfinite):
+def test_step_unscales_gradients(nonfinite):
     assert Tensorion._step_supports_amp_scaling
     with Device() as device:
         scaled, plain = on_device(), on_device()
@@ -192,7 +192,7 @@ def test_scaled_gradients(nonfinite):
         assert optimizers[0].skipped_steps == 0
 
 
-def test_grad_scaler_of_torch():
+def test_torch_grad_scaler():
     param = torch.nn.Parameter(gaussian((4, 3, 2), 1))
     twin = torch.nn.Parameter(param.detach().clone())
     optimizer, plain = Tensorion([param]), Tensorion([twin])

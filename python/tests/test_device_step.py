@@ -1,4 +1,4 @@
-"""A step on an accelerator: the values of the CPU, in few launches, without reads from the device."""
+"""A step on an accelerator: it matches the CPU, takes few launches, and does not read from the device."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import workloads
 
 SHAPES = [(16, 8, 3, 3), (16, 8, 3, 3), (8, 16, 3, 3), (12, 8, 1, 1), (6, 5, 4), (5, 7), (8,)]
-#: What half precision and another iteration may change in an update, in units of its scale.
+#: A tolerance for half precision and a different iteration, in units of the update's scale.
 CLOSE = 0.05
 
 
@@ -37,7 +37,7 @@ def twins(params):
     return [torch.nn.Parameter(to_cpu(param.detach())) for param in params]
 
 
-#: All but "online", which may choose another unfolding if two are equally good.
+#: Options other than "online", which may choose another unfolding if two are equally good.
 OPTIONS = [
     {},
     {"unfolding": (0,)},
@@ -51,8 +51,8 @@ ONLINE = [{"unfolding": "online"}, {"unfolding": "online", "online_interval": 2,
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_values_are_those_of_the_cpu(options):
-    # By Newton-Schulz with many steps, so that the polar factor is exact but for half precision.
+def test_values_match_the_cpu(options):
+    # With many Newton-Schulz steps, the polar factor is exact up to the rounding errors of half precision.
     options = {"lr": 0.1, "ns_coefficients": "polar_express", "ns_steps": 8, "polar": "newton_schulz", **options}
     with Device():
         params = on_device()
@@ -63,14 +63,14 @@ def test_values_are_those_of_the_cpu(options):
                 set_gradients(list_, seed)
                 optimizer.step()
         for param, other in zip(params, others, strict=True):
-            # An entry of an orthogonal factor is at most 1; three steps of 0.1 times the scale.
+            # An entry of an orthogonal factor is at most 1. There are three steps of 0.1 times the scale.
             scale = 0.2 * max(param.shape[0], param[0].numel()) ** 0.5 if param.dim() > 1 else 1
             torch.testing.assert_close(to_cpu(param.detach()), other.detach(), atol=0.3 * scale * CLOSE, rtol=0)
 
 
 @pytest.mark.parametrize("method", ["halley", "svd"])
 @pytest.mark.parametrize("unfolding", ["balanced", "online"])
-def test_methods_of_the_cpu_give_its_values(method, unfolding):
+def test_cpu_methods_match_the_cpu(method, unfolding):
     with Device():
         params = on_device()
         others = twins(params)
@@ -83,7 +83,7 @@ def test_methods_of_the_cpu_give_its_values(method, unfolding):
             torch.testing.assert_close(value, other.detach())
 
 
-def test_batched_is_one_by_one():
+def test_batched_step_matches_separate_steps():
     with Device():
         together, alone = on_device(), on_device()
         optimizers = [Tensorion(together)] + [Tensorion([param]) for param in alone]
@@ -98,7 +98,7 @@ def test_batched_is_one_by_one():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("options", [{}, {"nonfinite": "skip"}], ids=str)
-def test_dtypes(dtype, options):
+def test_dtypes_match_fp32_reference(dtype, options):
     with Device():
         params = on_device(dtype=dtype)
         optimizer = Tensorion(params, lr=0.1, **options)
@@ -117,19 +117,19 @@ def test_dtypes(dtype, options):
 
 
 def network(name):
-    """Its parameters on the device, small but with the same groups of equal shapes; kernels are Tensorion's."""
+    """Return the parameters of a network on the device, with small sizes but the same groups of equal shapes."""
     shapes = workloads.shapes(getattr(workloads, name), width=8, stem=7, classes=1000)
     return on_device(shapes)
 
 
 @pytest.mark.parametrize("nonfinite", ["error", "skip", "ignore"])
 @pytest.mark.parametrize(("name", "limit"), [("resnet18", 350), ("resnet50", 450)])
-def test_launches(name, limit, nonfinite):
+def test_number_of_launches(name, limit, nonfinite):
     with Device() as device:
         params = network(name)
         optimizer = Tensorion(params, nonfinite=nonfinite)
         set_gradients(params, 1)
-        optimizer.step()  # makes the state
+        optimizer.step()  # The first step creates the state.
         with device.recorded():
             optimizer.step()
     assert len(device.launches) <= limit
@@ -149,7 +149,7 @@ def test_launches(name, limit, nonfinite):
     ids=str,
 )
 @pytest.mark.parametrize("nonfinite", ["error", "skip", "ignore"])
-def test_reads(nonfinite, options, as_tensor):
+def test_number_of_reads(nonfinite, options, as_tensor):
     with Device() as device:
         params = on_device()
         lr = to_device(torch.tensor(0.1)) if as_tensor else 0.1
@@ -162,7 +162,7 @@ def test_reads(nonfinite, options, as_tensor):
 
 
 def test_tensor_learning_rate_is_not_rounded_to_half_precision():
-    # 0.95 and the learning rate were rounded to bfloat16.
+    # Regression: the momentum factor 0.95 and the learning rate were rounded to bfloat16.
     with Device():
         by_number, by_tensor = on_device(dtype=torch.bfloat16), on_device(dtype=torch.bfloat16)
         optimizers = [
@@ -199,7 +199,7 @@ def test_several_devices(options, as_tensor):
 
 
 @pytest.mark.parametrize("options", OPTIONS + ONLINE, ids=str)
-def test_no_float64(options):
+def test_device_without_float64(options):
     with Device(has_float64=False):
         params = on_device()
         optimizer = Tensorion(params, **options)
@@ -212,5 +212,5 @@ def test_no_float64(options):
             tensorion.polar(x, method)
         tensorion.relaxed_norm(x), tensorion.spectral_norm(x), tensorion.conv_norm(x, (4,))
         tensorion.dual_norm(x), tensorion.nuclear_norm(x, (0,))
-        with pytest.raises(TypeError, match="no float64"):  # the simulation does refuse it
+        with pytest.raises(TypeError, match="no float64"):  # The simulated device does raise an error.
             torch.zeros(2, dtype=torch.float64, device="simulated:0")

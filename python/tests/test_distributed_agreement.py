@@ -1,4 +1,4 @@
-"""Faults on one rank: all ranks raise, or skip, and none changes anything or waits."""
+"""Errors on one rank: all ranks raise or skip the step, without changes and without a deadlock."""
 
 import os
 
@@ -30,7 +30,7 @@ def nonfinite(rank, world_size, policy):
     train_sharded(optimizer, params, 0, 2)
     before = whole(params)
     set_sharded_gradients(params, 9)
-    # The last element is on one rank.
+    # Only one rank has the last element.
     grad = params[4].grad.to_local()
     if rank == world_size - 1:
         grad[-1, -1] = float("inf")
@@ -73,11 +73,11 @@ def missing(rank, world_size, kind):
     optimizer = optimizer_of(params, "plain", process_group=group)
     set_all = set_gradients if kind == "replicated" else set_sharded_gradients
     set_all(params, 1)
-    params[3].grad = params[2].grad = None  # nowhere
+    params[3].grad = params[2].grad = None  # missing on all ranks
     before = [(param if kind == "replicated" else param.full_tensor()).detach().clone() for param in params]
     grad = params[5].grad
     if rank == 1:
-        params[5].grad = None  # on some
+        params[5].grad = None  # missing on one rank
     error = raised(optimizer)
     states = len(optimizer.state)
     params[5].grad = grad
@@ -112,7 +112,7 @@ def refusal(rank, world_size):
     return error
 
 
-def test_a_rank_that_refuses_a_step_stops_the_others(run):
+def test_bad_option_on_one_rank_stops_all_ranks(run):
     errors = run(3, refusal)
     assert errors[1] == "ValueError: [tensorion.step] lr must be finite, got nan"
     for rank in (0, 2):
@@ -142,8 +142,8 @@ def out_of_memory(rank, world_size):
     return error
 
 
-def test_a_rank_without_memory_for_new_state_stops_the_others(run):
-    # It was allocated after the vote: the others waited.
+def test_out_of_memory_on_one_rank_stops_all_ranks(run):
+    # Regression: the state was allocated after the vote, and the other ranks waited.
     errors = run(2, out_of_memory)
     assert "rank 1 could not make this step" in errors[0]
     assert errors[1] == "RuntimeError: not enough memory"
@@ -160,7 +160,7 @@ def dying(rank, world_size, kind):
 
 
 @pytest.mark.parametrize("kind", ["replicated", "sharded"])
-def test_a_rank_that_dies_ends_the_others_with_an_error(tmp_path, kind):
+def test_dead_rank_makes_other_ranks_raise(tmp_path, kind):
     results = processes.outcomes(3, dying, kind, folder=tmp_path, timeout=10)
     assert all(isinstance(result, processes.Failure) for result in results)
     assert str(results[1]) == "exit code 7"
@@ -168,7 +168,7 @@ def test_a_rank_that_dies_ends_the_others_with_an_error(tmp_path, kind):
         assert "in step" in str(results[rank])
 
 
-def refused(rank, world_size):
+def unsupported(rank, world_size):
     from torch.distributed.fsdp import FullyShardedDataParallel
 
     def error_of(make):
@@ -194,8 +194,8 @@ def refused(rank, world_size):
     return errors
 
 
-def test_what_cannot_be_shared_is_refused(run):
-    results = run(4, refused)
+def test_unsupported_sharding_raises(run):
+    results = run(4, unsupported)
     for errors in results:
         for name in ("flat False", "flat True"):
             assert errors[name].startswith("ValueError: [tensorion.Tensorion] parameter 0 of group 0 is part of a flat")
@@ -204,7 +204,8 @@ def test_what_cannot_be_shared_is_refused(run):
             "TypeError: [tensorion.Tensorion] process_group must be a ProcessGroup or None, got 'world'"
         )
         assert (
-            "expected a gradient placed as parameter 'p4', shape [16, 8, 3, 3] ((Shard(dim=0),)" in errors["gradient"]
+            "expected a gradient with the placements of parameter 'p4', shape [16, 8, 3, 3] ((Shard(dim=0),)"
+            in errors["gradient"]
         )
-        assert "expected a momentum_buffer placed as parameter 'p0'" in errors["state"]
+        assert "expected a momentum_buffer with the placements of parameter 'p0'" in errors["state"]
         assert "got a plain tensor: torch.distributed.checkpoint.state_dict converts" in errors["state"]

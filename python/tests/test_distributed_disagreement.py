@@ -1,4 +1,4 @@
-"""Ranks that hold different tensors or options: an error on all of them if they share any, and no matter if not."""
+"""Ranks with different tensors or options. All ranks raise if they disagree about shared tensors, and only then."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ def distributed(tensor, mesh, *placements):
 
 
 def set_any_gradients(named, seed):
-    """Of DTensors and plain tensors, by name: the same wherever a tensor is."""
+    """Set gradients of DTensors and plain tensors. They depend only on the name of the tensor and the seed."""
     for name, param in named.items():
         grad = gaussian(param.shape, 1000 * seed + sum(map(ord, name)))
         is_dtensor = isinstance(param, DTensor)
@@ -32,11 +32,11 @@ def values(named):
     }
 
 
-# ---- Plain tensors that only one rank has, beside shared ones
+# ---- Plain tensors that only one rank has, besides shared ones
 
 
 def with_own_tensors(rank, bad, policy="error"):
-    """Two DTensors on both ranks, and some plain tensors of one rank's own; a NaN in one of rank 0's gradients."""
+    """Make a step with two shared DTensors, some plain tensors that only one rank has, and a NaN on rank 0."""
     mesh = init_device_mesh("cpu", (2,))
     own = {f"own{rank}.{i}": nn.Parameter(gaussian((3, 2, 2), i)) for i in range(2 - rank)}
     shared = {f"shared{i}": distributed(gaussian((4, 3, 2), i), mesh, Shard(0)) for i in range(2)}
@@ -60,8 +60,8 @@ def nan_beside_own_tensors(rank, world_size, bad, policy):
 
 
 @pytest.mark.parametrize("bad", ["shared0", "shared1"])
-def test_a_nan_is_named_by_ranks_with_other_tensors(run, bad):
-    # Ranks counted from the end of their own lists: one raised, the other went on and waited for ever.
+def test_error_names_nan_if_ranks_have_additional_tensors(run, bad):
+    # Regression: ranks counted from the end of their own lists. One raised, and the other waited forever.
     for error, _ in run(2, nan_beside_own_tensors, bad, "error"):
         assert error == (
             f"ValueError: [tensorion.Tensorion] the gradient of parameter '{bad}', shape [4, 3, 2] is not finite; "
@@ -69,7 +69,7 @@ def test_a_nan_is_named_by_ranks_with_other_tensors(run, bad):
         )
 
 
-def test_a_nan_in_a_tensor_of_one_rank(run):
+def test_nan_in_tensor_of_one_rank_stops_all_ranks(run):
     (first, _), (second, _) = run(2, nan_beside_own_tensors, "own0.1", "error")
     assert "the gradient of parameter 'own0.1', shape [3, 2, 2] is not finite" in first
     assert second == (
@@ -79,7 +79,7 @@ def test_a_nan_in_a_tensor_of_one_rank(run):
 
 
 @pytest.mark.parametrize("bad", ["shared1", "own0.0"])
-def test_a_nan_is_skipped_by_ranks_with_other_tensors(run, bad):
+def test_nan_is_skipped_if_ranks_have_additional_tensors(run, bad):
     assert run(2, nan_beside_own_tensors, bad, "skip") == [(None, 1), (None, 1)]
 
 
@@ -97,8 +97,8 @@ def skipping_alone(rank, world_size):
     return torch.equal(shared.full_tensor(), before), optimizer.skipped_steps
 
 
-def test_a_rank_skips_for_a_tensor_that_it_does_not_have(run):
-    # It went on, and waited for the rank that skipped.
+def test_all_ranks_skip_because_of_tensor_of_one_rank(run):
+    # Regression: the rank continued and waited for the rank that skipped.
     assert run(2, skipping_alone) == [(True, 1), (True, 1)]
 
 
@@ -106,7 +106,7 @@ def test_a_rank_skips_for_a_tensor_that_it_does_not_have(run):
 
 
 def experts(rank, counts):
-    """A dense tensor on a 2 x 2 mesh, and so many experts on each of its rows."""
+    """Create a dense tensor on a 2 x 2 mesh, and `counts[row]` experts on each row."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("row", "col"))
     row = rank // 2
     named = {"dense": distributed(gaussian((6, 4, 3), 9), mesh, Replicate(), Shard(0))}
@@ -143,15 +143,15 @@ def expert_steps(rank, world_size, counts, without):
 @pytest.mark.parametrize(
     ("counts", "without"),
     [
-        # Votes had two entries for each tensor: gloo ended the processes.
+        # Regression: votes had two entries per tensor, and gloo aborted the processes.
         ((3, 2), ()),
         ((0, 2), ()),
-        # Refused, because the other row's experts had gradients.
+        # Regression: this raised because the experts of the other row had gradients.
         ((2, 2), ("expert0.0", "expert0.1")),
         ((3, 2), ("expert1.1",)),
     ],
 )
-def test_rows_may_have_other_experts(run, counts, without):
+def test_rows_may_have_different_experts(run, counts, without):
     expected = reference_of_experts(counts, 3, without)
     for found in run(4, expert_steps, counts, without):
         assert_near(found.values(), [expected[name] for name in found])
@@ -172,7 +172,7 @@ def expert_fault(rank, world_size, fault):
     return error
 
 
-def test_a_nan_in_an_expert_stops_all_rows(run):
+def test_nan_in_expert_stops_all_rows(run):
     errors = run(4, expert_fault, "nan")
     for rank in (0, 1):
         assert "the gradient of parameter 'expert0.1', shape [5, 3, 2] is not finite" in errors[rank]
@@ -180,7 +180,7 @@ def test_a_nan_in_an_expert_stops_all_rows(run):
         assert errors[rank].startswith("ValueError: [tensorion.Tensorion] rank 1 has a gradient that is not finite")
 
 
-def test_an_expert_without_a_gradient_on_one_rank_stops_all_rows(run):
+def test_missing_gradient_of_expert_stops_all_rows(run):
     errors = run(4, expert_fault, "None")
     for rank in (0, 1):
         assert errors[rank] == (
@@ -235,7 +235,7 @@ CHANGES = {
 
 
 def disagreeing(rank, world_size, name, first):
-    """One rank changes something, before its first step or later."""
+    """One rank changes something before its first step or later."""
     params = tensors()
     optimizer = optimizer_of(params, "plain", process_group=dist.group.WORLD)
     train(optimizer, params, 0, first)
@@ -252,8 +252,8 @@ def disagreeing(rank, world_size, name, first):
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("name", CHANGES)
-def test_ranks_that_disagree_are_told(run, name, first):
-    # They diverged, or waited for each other.
+def test_disagreement_raises_on_all_ranks(run, name, first):
+    # Regression: ranks diverged or waited for each other.
     for error, later in run(3, disagreeing, name, first):
         assert error.startswith(
             f"ValueError: [tensorion.Tensorion] expected ranks to agree on {CHANGES[name][1]} of the parameters that "
@@ -276,8 +276,8 @@ def sharded_disagreement(rank, world_size):
     return error
 
 
-def test_another_order_of_sharded_tensors(run):
-    # Of one shape: each rank would have sent its pieces as those of another tensor.
+def test_different_order_of_sharded_tensors_raises(run):
+    # Regression: with tensors of equal shape, each rank would have sent its shard as that of another tensor.
     for error in run(2, sharded_disagreement):
         assert "expected ranks to agree on the names, shapes, dtypes, placements or order" in error
         assert error.endswith("but rank 0 and rank 1 do not; nothing was changed") or "rank 1 and rank 0" in error
@@ -299,12 +299,12 @@ def unequal_counts(rank, world_size):
     return error
 
 
-def test_unequal_numbers_of_parameters(run):
-    # gloo ended the processes.
+def test_different_numbers_of_parameters_raise(run):
+    # Regression: gloo aborted the processes.
     for error in run(3, unequal_counts):
         assert error.startswith(
-            "ValueError: [tensorion.Tensorion] expected as many parameters on all ranks that share them, got 9 on rank "
-            "2 and 8 on rank "
+            "ValueError: [tensorion.Tensorion] expected the same number of parameters on all ranks that share them, "
+            "got 9 on rank 2 and 8 on rank "
         )
 
 
@@ -318,14 +318,14 @@ def none_to_share(rank, world_size):
     return raised(optimizer)
 
 
-def test_a_rank_without_a_tensor_for_the_process_group(run):
-    # It did not take part in the vote.
+def test_rank_without_shared_tensors_raises(run):
+    # Regression: the rank did not take part in the vote.
     for error in run(2, none_to_share):
         assert "got 1 on rank 0 and 0 on rank 1" in error
 
 
 def interleaved(rank, world_size):
-    """Two kinds of tensors on the same ranks, which come in another order on each."""
+    """Make a step with two kinds of tensors whose order differs between ranks."""
     mesh = init_device_mesh("cpu", (2,))
     named = {
         "sharded": distributed(gaussian((4, 3, 2), 0), mesh, Shard(0)),
@@ -338,7 +338,7 @@ def interleaved(rank, world_size):
     return values(named)
 
 
-def test_tensors_of_several_meshes_may_come_in_any_order(run):
-    # What is sent in one mesh came before or after the other by the order of the parameters: a deadlock.
+def test_order_of_tensors_of_several_meshes_does_not_matter(run):
+    # Regression: the order of the parameters decided which mesh communicated first, which caused a deadlock.
     first, second = run(2, interleaved)
     assert_same(first.values(), second.values())

@@ -1,4 +1,4 @@
-"""Replicated tensors: the same result as one process, with the work shared."""
+"""Replicated tensors: ranks share the work, and the result is that of one process."""
 
 import copy
 
@@ -72,7 +72,7 @@ def replicated_by_plan(rank, world_size):
 
 
 @pytest.mark.parametrize("world_size", [2, 4])
-def test_ranks_solve_what_the_plan_says(run, world_size):
+def test_ranks_orthogonalize_tensors_of_their_plan(run, world_size):
     for solved, planned in run(world_size, replicated_by_plan):
         assert sorted(solved) == sorted(planned)
 
@@ -92,7 +92,7 @@ def test_distributed_data_parallel(run):
 def subgroup(rank, world_size):
     group = dist.new_group([0, 2])
     if rank == 1:
-        with pytest.raises(ValueError, match="process_group must be one that this rank belongs to"):
+        with pytest.raises(ValueError, match="process_group must contain this rank"):
             Tensorion(tensors(), process_group=group)
         return None
     params = tensors()
@@ -100,7 +100,7 @@ def subgroup(rank, world_size):
     return copies(params)
 
 
-def test_a_group_of_some_ranks(run):
+def test_process_group_of_some_ranks(run):
     first, _, second = run(3, subgroup)
     assert_same(first, second)
     assert_near(first, alone()[0])
@@ -112,12 +112,12 @@ def copied(rank, world_size):
     train(optimizer, params, 0, 1)
     twins, twin = copy.deepcopy((params, optimizer))
     if rank == 0:
-        train(twin, twins, 1, 2)  # without the others
+        train(twin, twins, 1, 2)  # other ranks do not take part
     dist.barrier()
     train(optimizer, params, 1, 2)
     return copies(params), copies(twins)
 
 
-def test_a_copy_steps_by_itself(run):
+def test_copy_steps_without_other_ranks(run):
     (params, twins), _ = run(2, copied)
     assert_near(twins, params)

@@ -1,4 +1,4 @@
-"""Sharded tensors: the same result as one process, with pieces of unequal size."""
+"""Sharded tensors: the result is that of one process, also with shards of unequal sizes."""
 
 import pytest
 import torch.distributed as dist
@@ -66,7 +66,7 @@ def test_sharded_tensors(run, kind, world_size):
             assert_near(momenta, [state["momentum_buffer"] for state in states if "momentum_buffer" in state])
             assert keys == [sorted(state) for state in states]
         assert_all_solved_once([result[name][3] for result in results], name)
-    # The case is as hard as it should be.
+    # Check the case itself: shards have unequal sizes.
     if (kind, world_size) == ("fsdp", 4):
         sizes = [result["plain"][4] for result in results]
         assert any(0 in one for one in sizes)
@@ -90,10 +90,10 @@ def test_training_with_fully_shard(run, offload):
 
 
 def mixed(rank, world_size):
-    """Sharded tensors beside replicated ones, single precision beside double."""
+    """Train sharded and replicated tensors together, in single and double precision."""
     params = tensors()
     mesh = mesh_of(world_size, "fsdp")
-    cuts = {0: [Shard(0)], 5: [Shard(1)]}  # the latter unevenly
+    cuts = {0: [Shard(0)], 5: [Shard(1)]}  # The second is sharded unevenly.
     for i, placements in cuts.items():
         params[i] = nn.Parameter(distribute_tensor(params[i].detach(), mesh, placements, src_data_rank=None))
     params[4] = nn.Parameter(params[4].detach().double())
@@ -115,7 +115,7 @@ def test_sharded_and_replicated_tensors_in_one_optimizer(run):
 
 
 def assembled(rank, world_size):
-    """The most entries of whole tensors that this rank had at a time."""
+    """Return the largest number of elements of whole tensors that this rank held at a time."""
     params = [nn.Parameter(gaussian((world_size, 5, 4), i)) for i in range(4 * world_size)]
     bag = nn.Module()
     bag.params = nn.ParameterList(params)
@@ -134,6 +134,6 @@ def assembled(rank, world_size):
     return sizes
 
 
-def test_a_rank_assembles_what_it_solves_one_round_at_a_time(run):
+def test_rank_gathers_tensors_one_round_at_a_time(run):
     for sizes in run(4, assembled):
         assert sizes == [4 * 5 * 4] * 4

@@ -1,4 +1,4 @@
-"""Stacks and blocks on several ranks: the result of one process, without messages for slices that lie on one rank."""
+"""Slices on several ranks: the result is that of one process. Slices that lie on one rank need no messages."""
 
 import pytest
 import torch.distributed as dist
@@ -12,7 +12,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 from tensorion import Tensorion, _distributed_step
 
-# The last two are cut across their blocks by some numbers of ranks, and not by others.
+# For some world sizes, the shards of the last two cut across their blocks.
 SHAPES = [(4, 6, 5), (5, 4, 6), (12, 8), (8, 6, 3, 3)]
 SLICING = [
     {"batch_modes": (0,), "nesterov": True},
@@ -20,7 +20,7 @@ SLICING = [
     {"split_sizes": (6, 3, 3), "unfolding": (0,)},
     {"split_sizes": 2, "polar": "svd"},
 ]
-#: How many independent tensors they are.
+#: The number of independent tensors.
 COUNT = 4 + 4 + 3 + 2
 
 
@@ -44,7 +44,7 @@ def alone(steps=4):
 
 
 class Messages:
-    """Counts the messages with data, and the tensors that this rank solves for."""
+    """Counts the messages with data and the tensors that this rank orthogonalizes."""
 
     def __enter__(self):
         self.sent, self.solved = 0, 0
@@ -115,7 +115,7 @@ def test_tensors_sharded_along_any_mode(run, kind, world_size, modes):
 
 
 def lying_whole(rank, world_size):
-    """Shards of whole slices: along batch modes, and of whole blocks."""
+    """Train tensors whose shards consist of whole slices, along batch modes or by blocks."""
     mesh = mesh_of(world_size, "fsdp")
     shapes = [(4, 6, 5), (3, 4, 6), (12, 8)]
     options = [{"batch_modes": (0,)}, {"batch_modes": (1,)}, {"split_sizes": 4}]
@@ -131,7 +131,7 @@ def lying_whole(rank, world_size):
     return messages.sent, messages.solved
 
 
-def test_slices_that_lie_whole_on_a_rank_are_solved_there_without_messages(run):
+def test_slices_on_one_rank_need_no_messages(run):
     assert run(2, lying_whole) == [(0, 6), (0, 6)]
 
 
@@ -150,7 +150,7 @@ def checkpointed(rank, world_size, folder, first, last, resume):
     optimizer = Tensorion(groups, lr=0.02, weight_decay=0.1)
     if resume:
         set_sharded_gradients(params, 0)
-        optimizer.step()  # makes the state that is loaded into
+        optimizer.step()  # Creates the state that the checkpoint is loaded into.
         state = {"model": bag.state_dict(), "optimizer": get_optimizer_state_dict(bag, optimizer)}
         dcp.load(state, checkpoint_id=folder)
         bag.load_state_dict(state["model"])
@@ -165,7 +165,7 @@ def checkpointed(rank, world_size, folder, first, last, resume):
     return whole(params), [group["batch_modes"] for group in optimizer.param_groups]
 
 
-def test_a_checkpoint_goes_on_with_another_number_of_ranks(run, tmp_path):
+def test_checkpoint_resumes_with_different_number_of_ranks(run, tmp_path):
     folder = str(tmp_path / "checkpoint")
     run(2, checkpointed, folder, 0, 2, False)
     for params, batch_modes in run(3, checkpointed, folder, 2, 4, True):

@@ -1,4 +1,4 @@
-"""Checkpoints of several processes: at other world sizes, and refused on all ranks or on none."""
+"""Checkpoints of several processes: they load at other world sizes, and errors are raised on all ranks or on none."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ from tensorion import Tensorion
 
 
 def checkpoint(rank, world_size, kind, folder, load, first, last):
-    """Steps on from a checkpoint, then saves one."""
+    """Resume from a checkpoint, make steps, and save a checkpoint."""
     import torch.distributed.checkpoint as dcp
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
@@ -35,7 +35,7 @@ def checkpoint(rank, world_size, kind, folder, load, first, last):
     params = list(bag.params)
     named = list(zip([name for name, _ in bag.named_parameters()], params, strict=True))
     groups = [{"params": named[i::2], **options} for i, options in enumerate(OPTIONS["online, nesterov, sgd"])]
-    # Options come from the checkpoint too.
+    # The options come from the checkpoint too.
     options = {"lr": 0.02, "weight_decay": 0.1} if not load else {"lr": 99.0}
     group = dist.group.WORLD if kind == "replicated" else None
     optimizer = Tensorion(groups, **options, nonfinite="skip", process_group=group)
@@ -50,7 +50,7 @@ def checkpoint(rank, world_size, kind, folder, load, first, last):
     return copies(params) if kind == "replicated" else whole(params), keys
 
 
-def test_checkpoints_at_other_world_sizes(run, tmp_path):
+def test_checkpoints_resume_at_other_world_sizes(run, tmp_path):
     folder = tmp_path / "checkpoints"
     sequence = [("fsdp", 4), ("fsdp", 2), ("hsdp", 4), ("fsdp", 1), ("fsdp", 3), ("replicated", 2), ("fsdp", 2)]
     for k, (kind, world_size) in enumerate(sequence):
@@ -58,7 +58,7 @@ def test_checkpoints_at_other_world_sizes(run, tmp_path):
         expected, optimizer = alone("online, nesterov, sgd", last=k + 1)
         for params, keys in results:
             assert_near(params, expected)
-            # On all ranks, whether or not they solved for a tensor or have a piece of it.
+            # The state is on all ranks, whether or not they own a tensor or have a shard of it.
             assert keys == {f"params.{i}": sorted(optimizer.state[param]) for i, param in enumerate(expected)}
 
 
@@ -66,7 +66,7 @@ def test_checkpoints_at_other_world_sizes(run, tmp_path):
 
 
 def replaced(state, param, change):
-    """The state dict with another momentum of one parameter."""
+    """Replace the momentum of one parameter in a state dict."""
     entry = dict(state["state"][param])
     entry["momentum_buffer"] = change(entry["momentum_buffer"])
     return {**state, "state": {**state["state"], param: entry}}
@@ -87,22 +87,22 @@ def raising_hook(optimizer, state_dict):
     raise KeyError("a hook's own")
 
 
-#: A change of the state on one rank, or on both, and the error of the ranks that have it.
+#: A change of the state, the rank or ranks that it applies to, and their error.
 BAD_STATES = {
-    # Accepted; then the step failed after the check, or one rank waited for ever.
+    # Regression: the state was accepted. Then the step failed after the check, or one rank waited forever.
     "another placement": (
         lambda s: replaced(s, 0, lambda m: m.redistribute(placements=[Shard(1)])),
         "both",
-        "expected a momentum_buffer placed as parameter 'p0', shape [6, 4, 3, 3] ((Shard(dim=0),)",
+        "expected a momentum_buffer with the placements of parameter 'p0', shape [6, 4, 3, 3] ((Shard(dim=0),)",
     ),
     "replicated": (
         lambda s: replaced(s, 0, lambda m: m.redistribute(placements=[Replicate()])),
         "both",
-        "expected a momentum_buffer placed as parameter 'p0', shape [6, 4, 3, 3] ((Shard(dim=0),)",
+        "expected a momentum_buffer with the placements of parameter 'p0', shape [6, 4, 3, 3] ((Shard(dim=0),)",
     ),
-    "another mesh": (lambda s: replaced(s, 0, on_another_mesh), "both", "placed as parameter 'p0'"),
+    "another mesh": (lambda s: replaced(s, 0, on_another_mesh), "both", "with the placements of parameter 'p0'"),
     "a plain tensor": (lambda s: replaced(s, 0, lambda m: m.to_local().new_zeros(m.shape)), "one", "a plain tensor"),
-    # Refused by the one rank alone.
+    # Regression: only the rank with the bad state raised an error.
     "a NaN": (lambda s: replaced(s, 0, with_nan), "one", "expected a finite momentum_buffer for parameter 'p0'"),
     "no lr": (
         lambda s: {**s, "param_groups": [{k: v for k, v in g.items() if k != "lr"} for g in s["param_groups"]]},
@@ -133,7 +133,7 @@ def loading_fault(rank, world_size, name):
 
 
 @pytest.mark.parametrize("name", BAD_STATES)
-def test_a_state_is_refused_by_all_ranks_or_by_none(run, name):
+def test_bad_state_on_one_rank_raises_on_all_ranks(run, name):
     _, where, message = BAD_STATES[name]
     expected = alone()[0]
     for rank, (error, params) in enumerate(run(2, loading_fault, name)):
@@ -157,11 +157,11 @@ def loading_beside_a_hook(rank, world_size):
     error = raised_by(lambda: optimizer.load_state_dict(state))
     if rank == 1:
         handle.remove()
-    # Another rank has a state for fewer tensors.
+    # The other rank has a state for fewer tensors.
     if rank == 0:
         state = {**state, "state": {k: v for k, v in state["state"].items() if k != 2}}
     missing = raised_by(lambda: optimizer.load_state_dict(state))
-    # One loads while the other makes a step.
+    # One rank loads a state while the other makes a step.
     set_gradients(params, 1)
     call = optimizer.step if rank == 0 else lambda: optimizer.load_state_dict(state)
     mixed = raised_by(call)

@@ -1,4 +1,4 @@
-"""Tensors sharded over several dimensions of their mesh, as tensor parallelism below `fully_shard` makes them."""
+"""Tensors sharded over several mesh dimensions, for example by tensor parallelism and `fully_shard`."""
 
 import pytest
 import torch
@@ -14,12 +14,12 @@ from torch_versions import loss_scale
 
 from tensorion import Tensorion
 
-# Most are not divisible by the number of ranks.
+# Most sizes are not divisible by the number of ranks.
 SHAPES = [(8, 6, 3, 3), (7, 5, 3), (12, 10), (5, 3, 2), (9, 7, 4)]
 
 
 def piece_of(x, mesh, cuts):
-    """What this rank holds: `cuts` are (dimension of the mesh, mode) in the order in which torch.chunk is applied."""
+    """Return the shard on this rank. `cuts` are (mesh dimension, mode) in the order in which torch.chunk is applied."""
     for dimension, mode in cuts:
         chunks = x.chunk(mesh.size(dimension), mode)
         index = mesh.get_local_rank(dimension)
@@ -28,7 +28,7 @@ def piece_of(x, mesh, cuts):
 
 
 class Case:
-    """Tensors with their mesh and the cuts of each, made piece by piece without DTensor's own functions."""
+    """Tensors with their mesh and cuts. Their shards are created without DTensor's own functions."""
 
     def __init__(self, mesh, placements, cuts):
         self.mesh, self.placements, self.cuts = mesh, placements, cuts
@@ -76,7 +76,7 @@ def alone(**options):
 
 
 S, R, P = Shard, Replicate(), Partial()
-#: The shape of the mesh; placements, and the cuts that they mean in order.
+#: The shape of the mesh, the placements, and the corresponding cuts in order.
 CASES = {
     "two modes": ((2, 2), [S(0), S(1)], [(0, 0), (1, 1)]),
     "other modes": ((2, 2), [S(1), S(0)], [(0, 1), (1, 0)]),
@@ -101,13 +101,13 @@ def trained(rank, world_size, name, options):
 
 @pytest.mark.parametrize("options", [{}, {"unfolding": "online", "polar": "svd"}], ids=["", "online"])
 @pytest.mark.parametrize("name", CASES)
-def test_equal_to_one_process(run, name, options):
+def test_matches_one_process(run, name, options):
     world_size = torch.Size(CASES[name][0]).numel()
     results = run(world_size, trained, name, options)
     for params, momenta, expected, expected_momenta, _ in results:
         assert_near(params, expected)
         assert_near(momenta, expected_momenta)
-    # Each tensor is solved for by one rank, once in each step.
+    # One rank orthogonalizes each tensor, once per step.
     assert sum(result[-1] for result in results) == 3 * len(SHAPES)
 
 
@@ -200,7 +200,7 @@ def test_training_with_tensor_parallelism_below_fully_shard(run):
     for params, placements in results:
         assert_same(params, results[0][0])
         assert_near(params, list(model.parameters()), tolerance=1e-5)
-        # The case is what it should be: one is sharded twice along one mode, the other along two.
+        # Check the case itself: one tensor is sharded twice along one mode, the other along two modes.
         assert placements == [(_StridedShard(0, split_factor=2), Shard(0)), (Shard(0), Shard(1))]
 
 
@@ -213,7 +213,7 @@ def refused(rank, world_size):
     return [raised_by(lambda x=x: Tensorion([("w", nn.Parameter(x.detach()))])) for x in (partial, strided)]
 
 
-def test_what_is_neither_sharded_nor_replicated_is_refused(run):
+def test_unsupported_placements_raise(run):
     for partial, strided in run(4, refused):
         assert "parameter 'w', shape [8, 6, 3]: expected a DTensor that is sharded or replicated, got" in partial
-        assert "expected a DTensor whose pieces are contiguous along each mode, got" in strided
+        assert "expected a DTensor whose shards are contiguous along each mode, got" in strided

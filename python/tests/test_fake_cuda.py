@@ -1,4 +1,4 @@
-"""Fake tensors on "cuda", as torch.compile traces with: each operator's Meta kernel gives shapes, dtypes and device."""
+"""Fake CUDA tensors, which torch.compile traces with: Meta kernels return the right shapes, dtypes and devices."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ CUDA = torch.device("cuda", 0)
 
 @pytest.fixture
 def mode():
-    """No GPU is needed: nothing is allocated."""
+    """A FakeTensorMode, which needs no GPU because it allocates nothing."""
     with FakeTensorMode() as mode:
         yield mode
 
@@ -65,7 +65,7 @@ def test_numbers(mode, name):
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("first_nonfinite", torch.int64), ("any_nonfinite", torch.float32)])
-def test_what_looks_for_numbers_that_are_not_finite(mode, name, dtype):
+def test_nonfinite_checks(mode, name, dtype):
     operator = getattr(torch.ops.tensorion, name)
     assert_like(operator([fake(4, 3), fake(5, dtype=torch.bfloat16)]), (), dtype)
 
@@ -97,7 +97,7 @@ def test_directions(mode):
     ids=["", "online", "slices"],
 )
 @pytest.mark.parametrize("lr", ["number", "tensor"])
-def test_a_step(mode, options, lr):
+def test_steps(mode, options, lr):
     params = [nn.Parameter(fake(*shape)) for shape in ((8, 6, 3, 3), (4, 3), (5,))]
     optimizer = Tensorion(params, lr=0.1 if lr == "number" else fake(), nonfinite="skip", **options)
     for _ in range(2):

@@ -20,14 +20,14 @@ def nuclear(x, modes):
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 @pytest.mark.parametrize("seed", range(3))
-def test_dual_norm_is_that_of_a_search(seed, family):
+def test_dual_norm_matches_exhaustive_search(seed, family):
     x = gaussian(SHAPE, seed)
     torch.testing.assert_close(tensorion.dual_norm(x, family=family), max(nuclear(x, modes) for modes in family))
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=str)
 @pytest.mark.parametrize("seed", range(3))
-def test_lmo_is_that_of_a_search(seed, family):
+def test_lmo_matches_exhaustive_search(seed, family):
     x = gaussian(SHAPE, seed)
     found = tensorion.lmo(x, family=family, polar="svd")
     norms = {tensorion.unfoldings(SHAPE).index(canonical(modes)): nuclear(x, modes).item() for modes in family}
@@ -55,8 +55,8 @@ def test_relaxed_norm_of_one_unfolding_is_its_spectral_norm():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_relaxed_norm_of_two_unfoldings_is_the_best_sum(seed):
-    # The best decomposition into two parts, by gradient descent on smoothed norms.
+def test_relaxed_norm_of_two_unfoldings_matches_gradient_descent(seed):
+    # The reference is the best decomposition into two parts, found by gradient descent on smoothed norms.
     x = gaussian((3, 4, 5), seed).double()
     part = (x / 2).requires_grad_()
     optimizer = torch.optim.LBFGS([part], max_iter=300, line_search_fn="strong_wolfe")
@@ -81,7 +81,7 @@ def test_relaxed_norm_of_two_unfoldings_is_the_best_sum(seed):
     lower, upper = tensorion.relaxed_norm(x, family=[(0,), (2,)], tol=1e-4)
     assert lower <= best
     assert upper <= best * 1.001
-    assert best <= upper * 1.02  # smoothing leaves a little
+    assert best <= upper * 1.02  # Smoothing has a small error.
 
 
 def test_larger_families_have_smaller_relaxed_and_larger_dual_norms():
@@ -114,11 +114,11 @@ def test_gradient_of_the_dual_norm():
         ([0], TypeError, "family must be None or a sequence of sets of modes"),
     ],
 )
-def test_families_that_are_none_are_named(name, family, error, message):
+def test_bad_families_raise(name, family, error, message):
     with pytest.raises(error, match=message):
         getattr(tensorion, name)(gaussian(SHAPE, 0), family=family)
 
 
-def test_only_online_searches_in_a_family():
+def test_family_requires_online():
     with pytest.raises(ValueError, match='family goes with unfolding "online" only, got balanced'):
         tensorion.lmo(gaussian(SHAPE, 0), unfolding="balanced", family=[(0,)])

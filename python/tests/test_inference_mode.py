@@ -16,8 +16,8 @@ def run(optimizer, params, first, last):
 
 @pytest.mark.parametrize("fallback", ["adamw", "sgd"])
 @pytest.mark.parametrize("nonfinite", ["error", "skip"])
-def test_a_first_step_in_inference_mode_makes_ordinary_state(fallback, nonfinite):
-    # Its state was made of inference tensors, and the next ordinary step failed after some groups had been updated.
+def test_first_step_in_inference_mode_creates_normal_state(fallback, nonfinite):
+    # Regression: the state consisted of inference tensors, and the next normal step failed after it had updated groups.
     options = {"fallback": fallback, "nonfinite": nonfinite, "nesterov": True}
     params, twins = parameters(), parameters()
     optimizer, reference = Tensorion(params, **options), Tensorion(twins, **options)
@@ -29,7 +29,7 @@ def test_a_first_step_in_inference_mode_makes_ordinary_state(fallback, nonfinite
     assert_same(params, twins)
 
 
-def test_a_state_loaded_in_inference_mode_goes_on_outside():
+def test_state_loaded_in_inference_mode_works_outside():
     params, twins = parameters(), parameters()
     reference = Tensorion(twins)
     run(reference, twins, 0, 1)
@@ -48,7 +48,7 @@ def test_a_state_loaded_in_inference_mode_goes_on_outside():
     assert_same(params, twins)
 
 
-def test_a_tensor_learning_rate_given_in_inference_mode():
+def test_tensor_learning_rate_created_in_inference_mode():
     params = parameters()
     with torch.inference_mode():
         optimizer = Tensorion(params, lr=torch.tensor(0.1))
@@ -58,8 +58,8 @@ def test_a_tensor_learning_rate_given_in_inference_mode():
     assert optimizer.param_groups[0]["lr"].item() == pytest.approx(0.05)
 
 
-def test_parameters_made_in_inference_mode_are_refused_outside_of_it():
-    # The kernel had been updated by then.
+def test_inference_parameters_raise_outside_of_inference_mode():
+    # Regression: the kernel had already been updated.
     params = parameters()
     with torch.inference_mode():
         bias = torch.ones(8)
@@ -67,7 +67,7 @@ def test_parameters_made_in_inference_mode_are_refused_outside_of_it():
     optimizer = Tensorion([*params[:2], bias])
     set_gradients(params[:2], 1)
     before = copies([*params[:2], bias])
-    with pytest.raises(ValueError, match=r"parameter 1 of group 1, shape \[8\] was made in inference mode"):
+    with pytest.raises(ValueError, match=r"parameter 1 of group 1, shape \[8\] was created in inference mode"):
         optimizer.step()
     assert_same([*params[:2], bias], before)
     assert not optimizer.state

@@ -1,4 +1,4 @@
-"""The memory that one step takes beyond parameters, gradients and momenta."""
+"""The memory that one step needs in addition to parameters, gradients and momenta."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-# What the allocator, torch and MKL take for themselves, in MiB; measured 5 to 8.
+# An allowance for the allocator, torch and MKL in MiB. Measured: 5 to 8.
 OWN = 12
 
 STEP = """
@@ -23,7 +23,7 @@ def step(shape, zero):
     optimizer = tensorion.Tensorion([w], unfolding=options["unfolding"], min_order=2)
     optimizer.state[w]["momentum_buffer"] = torch.zeros(shape)
     w.grad = torch.zeros(shape) if zero else torch.randn(shape)
-    optimizer.step()  # the first loads what it needs
+    optimizer.step()  # The first step loads libraries.
     tensorion.release_scratch()
     open("/proc/self/clear_refs", "w").write("5")
     before = status("VmRSS")
@@ -39,9 +39,9 @@ print(step(options["shape"], options["zero"]))
 
 
 def peak(shape, unfolding, zero=False):
-    """In MiB."""
+    """Return the peak memory of a step in MiB."""
     options = json.dumps({"shape": shape, "unfolding": unfolding, "zero": zero})
-    # Freed memory is returned at once, so that what is resident is what is in use.
+    # With this setting, freed memory is returned to the system at once, so resident memory is memory in use.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     run = subprocess.run(
         [sys.executable, "-c", STEP, options], capture_output=True, text=True, env=environment, check=True
@@ -49,24 +49,25 @@ def peak(shape, unfolding, zero=False):
     return float(run.stdout)
 
 
-# Every contender kept its copies, Gram matrices and factors until the end: 64 times the tensor for (8,) * 6.
+# Regression: every candidate unfolding kept its copies, Gram matrices and factors until the end, which took 64 times
+# the memory of the tensor for (8,) * 6.
 @pytest.mark.parametrize("shape", [(8,) * 6, (4,) * 8, (256, 256, 3, 3), (96, 96, 96)])
-def test_online_takes_twelve_unfoldings(shape):
+def test_online_takes_at_most_twelve_unfoldings(shape):
     size = 4 / 2**20
     for mode in shape:
         size *= mode
     assert peak(shape, "online") <= 12 * size + OWN
 
 
-def test_online_on_zero_takes_nothing():
+def test_online_on_zero_takes_no_memory():
     assert peak((4,) * 9, "online", zero=True) <= 2 + OWN
 
 
 @pytest.mark.parametrize("shape", [(256, 256, 3, 3), (384, 384, 3, 3)])
-def test_balanced_takes_five_unfoldings(shape):
+def test_balanced_takes_at_most_five_unfoldings(shape):
     assert peak(shape, "balanced") <= 5 * shape[0] * shape[1] * 9 * 4 / 2**20 + OWN
 
 
-# Eight rows were copied in double precision even if there were only three.
-def test_few_long_rows_take_little():
+# Regression: eight rows were copied in double precision even if there were only three.
+def test_few_long_rows_take_at_most_two_copies():
     assert peak((3, 1_000_000), "balanced") <= 2 * 3e6 * 4 / 2**20 + OWN

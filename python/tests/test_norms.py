@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import all_unfoldings, gaussian, numpy_unfold, polar_rounding, rounding
+from support import all_unfoldings, assert_error, gaussian, numpy_unfold, polar_rounding, rounding
 from support import nuclear_norm as numpy_nuclear_norm
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.library import opcheck
@@ -23,7 +23,7 @@ def unit(shape, seed):
 
 @settings(max_examples=40, deadline=None)
 @given(shapes, st.integers(0, 999))
-def test_nuclear_and_dual_norms_are_the_svds(shape, seed):
+def test_nuclear_and_dual_norms_match_svd(shape, seed):
     x = gaussian(shape, seed)
     rel = rounding(x.dtype, x.numel())
     values = {modes: numpy_nuclear_norm(numpy_unfold(x.double().numpy(), modes)) for modes in all_unfoldings(shape)}
@@ -34,7 +34,7 @@ def test_nuclear_and_dual_norms_are_the_svds(shape, seed):
 
 @settings(max_examples=15, deadline=None)
 @given(shapes, st.integers(0, 999))
-def test_inequalities(shape, seed):
+def test_norms_satisfy_inequalities(shape, seed):
     x, m = gaussian(shape, seed), gaussian(shape, seed + 1)
     below, relaxed = tensorion.spectral_norm(x, restarts=4), tensorion.relaxed_norm(x)
     unfolded = min(np.linalg.norm(numpy_unfold(x.double().numpy(), modes), 2) for modes in all_unfoldings(shape))
@@ -45,14 +45,14 @@ def test_inequalities(shape, seed):
     assert relaxed[0] <= unfolded * slack
     inner = (m.double() * x.double()).sum().item()
     assert abs(inner) <= tensorion.dual_norm(m.double()).item() * relaxed[1] * slack
-    # The answer of the oracle attains the dual norm and is in the unit ball.
+    # The maximizer of the LMO attains the dual norm and is in the unit ball.
     answer = tensorion.lmo(m, polar="svd")
     rounded = rounding(m.dtype, m.numel())
     assert answer.value == pytest.approx(tensorion.dual_norm(m).item(), rel=rounded)
     assert tensorion.relaxed_norm(answer.x)[1] <= 1 + rounded
 
 
-def test_rank_one_tensors_have_one_norm():
+def test_all_norms_of_rank_one_tensors_are_equal():
     x = 3 * torch.einsum("i,j,k->ijk", unit(3, 1), unit(4, 2), unit(5, 3))
     values = [
         tensorion.nuclear_norm(x, (1,)).item(),
@@ -72,8 +72,8 @@ def test_orthogonally_decomposable_tensors():
     assert tensorion.spectral_norm(x) == pytest.approx((4, 4), rel=1e-3)
 
 
-def test_relaxation_lies_between():
-    # e0 e0 e1 + e0 e1 e0 + e1 e0 e0: the spectral norm is 2 / sqrt(3), that of each unfolding sqrt(2).
+def test_relaxed_norm_lies_between_other_norms():
+    # For e0 e0 e1 + e0 e1 e0 + e1 e0 e0, the spectral norm is 2 / sqrt(3), and that of each unfolding is sqrt(2).
     x = torch.zeros(2, 2, 2, dtype=torch.float64)
     x[0, 0, 1] = x[0, 1, 0] = x[1, 0, 0] = 1
     lower, upper = tensorion.relaxed_norm(x, tol=1e-6)
@@ -90,12 +90,12 @@ def test_matrices_and_singleton_modes():
 
 
 def dense_convolution(kernel, size, padding):
-    """The matrix of the convolution, column by column, by torch's own."""
+    """Return the matrix of the convolution, computed column by column with torch's convolution."""
     space = len(size)
     conv = [torch.nn.functional.conv1d, torch.nn.functional.conv2d][space - 1]
     count = kernel.shape[1] * math.prod(size)
     x = torch.eye(count, dtype=torch.float64).reshape(count, kernel.shape[1], *size)
-    # Left first, from the last mode back, as pad wants it.
+    # torch.nn.functional.pad expects (left, right) pairs, starting with the last mode.
     pads = [p for k in reversed(kernel.shape[2:]) for p in ((k - 1) // 2, k - 1 - (k - 1) // 2)]
     x = torch.nn.functional.pad(x, pads, mode="circular" if padding == "circular" else "constant")
     return conv(x, kernel).reshape(count, -1).numpy()
@@ -103,14 +103,14 @@ def dense_convolution(kernel, size, padding):
 
 @pytest.mark.parametrize("padding", ["circular", "zeros"])
 @pytest.mark.parametrize(("shape", "size"), [((3, 2, 3), (7,)), ((4, 3, 3, 3), (5, 6)), ((2, 3, 2, 4), (5, 5))])
-def test_conv_norm_is_that_of_the_dense_matrix(shape, size, padding):
+def test_conv_norm_matches_dense_matrix(shape, size, padding):
     kernel = gaussian(shape, 1, torch.float64)
     value = tensorion.conv_norm(kernel, size, padding=padding)
     assert isinstance(value, float)
     assert value == pytest.approx(np.linalg.norm(dense_convolution(kernel, size, padding), 2), rel=1e-6)
     taps = math.prod(shape[2:])
-    # The iterations for "zeros" stop at a relative 1e-7 from below. The upper bound holds for the relaxed norm; for the
-    # spectral norm over real vectors it may fail (docs/math.md, "Convolutions").
+    # The iterations for "zeros" stop at a relative error of 1e-7, below the exact value. The upper bound holds for the
+    # relaxed norm. For the spectral norm over real vectors it may fail (docs/math.md, "Convolutions").
     assert tensorion.spectral_norm(kernel)[0] <= value * (1 + 1e-7)
     assert value <= math.sqrt(taps) * tensorion.relaxed_norm(kernel)[1] * (1 + rounding(kernel.dtype, kernel.numel()))
 
@@ -195,9 +195,5 @@ X = torch.ones(2, 3, 4)
         (lambda: tensorion.conv_norm(X, (4,), padding="same"), ValueError, "same"),
     ],
 )
-def test_bad_input_is_named(call, error, message):
-    with pytest.raises(error) as caught:
-        call()
-    assert message in str(caught.value)
-    assert str(caught.value).startswith("[tensorion.")
-    assert "\n" not in str(caught.value)
+def test_bad_input_raises(call, error, message):
+    assert_error(call, error, message)

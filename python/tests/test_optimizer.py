@@ -1,4 +1,4 @@
-"""What a step computes."""
+"""The values that a step computes."""
 
 import math
 import warnings
@@ -20,7 +20,7 @@ SHAPES = [(4, 5, 6), (4, 3, 2, 3), (2, 3, 2, 2, 3)]
     ids=str,
 )
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_fifty_steps_of_algorithm_one(shape, unfolding, nesterov):
+def test_fifty_steps_match_algorithm_one(shape, unfolding, nesterov):
     options = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.3, "unfolding": unfolding, "nesterov": nesterov}
     w = nn.Parameter(gaussian(shape, 1, torch.float64))
     start = w.detach().clone()
@@ -36,7 +36,7 @@ def test_fifty_steps_of_algorithm_one(shape, unfolding, nesterov):
 
 
 @pytest.mark.parametrize("unfolding", ["balanced", "online", (0,)])
-def test_default_polar_follows_algorithm_one(unfolding):
+def test_default_polar_approximates_algorithm_one(unfolding):
     options = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.3, "unfolding": unfolding}
     w = nn.Parameter(gaussian((8, 6, 3, 3), 1))
     optimizer, reference = Tensorion([w], **options), AlgorithmOne(w, **options)
@@ -46,12 +46,12 @@ def test_default_polar_follows_algorithm_one(unfolding):
         reference.step(w.grad)
     moved = math.sqrt(((gaussian((8, 6, 3, 3), 1).double().numpy() - reference.w) ** 2).sum())
     error = (w.detach().double() - torch.from_numpy(reference.w)).norm().item()
-    # A direction of quality 0.97 is at most sqrt(2 (1 - 0.97)) from the exact one.
+    # The distance of a direction of quality 0.97 from the exact one is at most sqrt(2 (1 - 0.97)).
     assert error < 0.25 * moved
 
 
 @pytest.mark.parametrize("shape", [(4, 5, 6), (5, 7)], ids=str)
-def test_maximize_and_decay_use_their_signs(shape):
+def test_maximize_does_not_change_weight_decay(shape):
     up, down = (nn.Parameter(gaussian(shape, 1)) for _ in range(2))
     ascent = Tensorion([up], lr=0.1, maximize=True, weight_decay=0.2)
     descent = Tensorion([down], lr=0.1, weight_decay=0.2)
@@ -68,7 +68,7 @@ def test_maximize_and_decay_use_their_signs(shape):
     [("match_rms_adamw", 0.2 * math.sqrt(24)), ("original", math.sqrt(2)), ("conv_radius", 1 / 3)],
 )
 def test_scale_comes_from_the_unfolded_matrix(adjust_lr_fn, scale):
-    # 8 x 4 x 3 x 3 is 24 x 12 when balanced.
+    # The balanced unfolding of 8 x 4 x 3 x 3 is 24 x 12.
     w = nn.Parameter(torch.zeros(8, 4, 3, 3, dtype=torch.float64))
     w.grad = gaussian(w.shape, 1, torch.float64)
     Tensorion([w], lr=1.0, adjust_lr_fn=adjust_lr_fn, polar="svd").step()
@@ -107,7 +107,7 @@ def test_layouts_give_the_same_update(layout):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_dtypes_keep_their_state(dtype):
+def test_state_has_dtype_of_parameter(dtype):
     ours, reference = parameters(dtype=dtype), parameters()
     optimizer, single = Tensorion(ours, lr=0.05), Tensorion(reference, lr=0.05)
     for k in range(3):
@@ -125,7 +125,7 @@ def test_dtypes_keep_their_state(dtype):
 
 @pytest.mark.parametrize("factor", [1e-20, 1e20])
 def test_scale_of_the_gradient_does_not_matter(factor):
-    # An eps floor would make tiny gradients move nothing, and squares would overflow for large ones.
+    # With an eps, tiny gradients would have no effect. Squares of large gradients would overflow.
     w, scaled = (nn.Parameter(torch.zeros(6, 4, 3, 3)) for _ in range(2))
     w.grad = gaussian(w.shape, 1)
     scaled.grad = w.grad * factor
@@ -144,7 +144,7 @@ def test_scalars_and_empty_tensors():
     optimizer.step()
     for param, old in zip(params, before, strict=True):
         assert param.shape == old.shape
-        # AdamW's first step is of length lr, beside the decay.
+        # Besides weight decay, AdamW's first step has size lr.
         torch.testing.assert_close(param.detach(), old * (1 - 0.1 * 0.01) - 0.1, atol=1e-5, rtol=0)
 
 
@@ -164,7 +164,7 @@ def test_converges_on_a_quadratic():
 
 @pytest.mark.parametrize("unfolding", ["balanced", "online"])
 @pytest.mark.parametrize("fallback", ["adamw", "sgd"])
-def test_a_small_network_learns(unfolding, fallback):
+def test_small_network_learns(unfolding, fallback):
     model = conv_net()
     x, y = images(64)
     optimizer = Tensorion(model.parameters(), lr=0.02, unfolding=unfolding, fallback=fallback, fallback_lr=0.01)
@@ -178,7 +178,7 @@ def test_a_small_network_learns(unfolding, fallback):
     assert (model(held_out).argmax(1) == labels).float().mean() > 0.9
 
 
-def test_steady_state_makes_no_new_state():
+def test_later_steps_reuse_state():
     params = parameters()
     optimizer = Tensorion(params)
     set_gradients(params, 1)
@@ -192,13 +192,13 @@ def test_steady_state_makes_no_new_state():
     assert sorted(optimizer.state[params[1]]) == ["exp_avg", "exp_avg_sq", "step"]
 
 
-def test_a_step_allocates_nothing_large_once_it_has_run():
+def test_later_steps_allocate_no_large_tensors():
     param = torch.nn.Parameter(torch.randn(96, 96, 3, 3))
     param.grad = torch.randn_like(param)
     optimizer = Tensorion([param])
-    for _ in range(2):  # the first learns how much is needed
+    for _ in range(2):  # The first step determines the size of the scratch memory.
         optimizer.step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         optimizer.step()
     allocated = sum(max(0, event.self_cpu_memory_usage) for event in profiler.key_averages())
-    assert allocated < param.numel()  # bytes: a quarter of the unfolding, of which it needs several
+    assert allocated < param.numel()  # In bytes, this is a quarter of the unfolding. A step needs several unfoldings.

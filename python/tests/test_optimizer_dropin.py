@@ -1,4 +1,4 @@
-"""Everything that ordinary training code does with an optimizer."""
+"""Features of torch.optim that training code uses: closures, hooks, AMP, compilation, copies."""
 
 import copy
 import gc
@@ -194,7 +194,7 @@ def test_averaged_model():
 
 
 @pytest.mark.parametrize("unscales", [True, False])
-def test_unscaled_gradients_are_as_without_a_scaler(unscales):
+def test_grad_scaler_matches_training_without_scaler(unscales):
     model = conv_net()
     optimizer = Tensorion(model.parameters())
     optimizer._step_supports_amp_scaling = unscales  # False, as docs/recipes.md says, for Lightning to clip
@@ -204,7 +204,7 @@ def test_unscaled_gradients_are_as_without_a_scaler(unscales):
         scaler.scale(loss_of(model)).backward()
         scaler.step(optimizer)
         scaler.update()
-    # Scales are powers of two: they round nothing.
+    # The scales are powers of two, so scaling does not round.
     assert_same(model.parameters(), trained().parameters())
     before = copies(model.parameters())
     optimizer.zero_grad()
@@ -235,7 +235,7 @@ def test_autocast_with_clipping():
         nn.utils.clip_grad_norm_(plain.parameters(), 1.0)
         reference.step()
     assert all(param.dtype == torch.float32 for param in model.parameters())
-    # The first loss is log 4; both follow the same way down.
+    # The first loss is about log 4, and both losses then decrease alike.
     assert expected.item() < 1
     assert loss.item() == pytest.approx(expected.item(), abs=0.05)
 
@@ -252,7 +252,7 @@ def test_bfloat16_model_learns():
     assert {v.dtype for s in optimizer.state.values() for k, v in s.items() if k != "step"} == {torch.bfloat16}
 
 
-def test_counts_beyond_what_bfloat16_can():
+def test_step_count_is_exact_with_bfloat16_parameters():
     # A step counter in the parameter's dtype would stop at 256.
     w = nn.Parameter(torch.ones(2, dtype=torch.bfloat16))
     optimizer = Tensorion([w], lr=0.0)
@@ -262,7 +262,7 @@ def test_counts_beyond_what_bfloat16_can():
     assert optimizer.state[w]["step"].item() == 300
 
 
-def test_deepcopy_goes_on_alike():
+def test_deepcopy_continues_like_the_original():
     model = conv_net()
     optimizer = Tensorion(model.named_parameters(), lr=0.02, nonfinite="skip")
     train(model, optimizer, 2)
@@ -276,7 +276,7 @@ def test_deepcopy_goes_on_alike():
     assert len(optimizer.param_groups) == 2
 
 
-def test_is_freed():
+def test_optimizer_is_freed():
     model = conv_net()
     optimizer = Tensorion(model.parameters())
     train(model, optimizer, 1)

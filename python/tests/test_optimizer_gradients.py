@@ -7,7 +7,7 @@ from support import assert_same, copies, parameters, set_gradients
 from tensorion import Tensorion
 
 
-def test_missing_gradients_leave_parameters_alone():
+def test_parameters_without_gradients_do_not_change():
     params = parameters()
     before = copies(params)
     optimizer = Tensorion(params, weight_decay=0.5)
@@ -17,7 +17,7 @@ def test_missing_gradients_leave_parameters_alone():
     assert_same([params[0], params[2]], [before[0], before[2]])
     assert not torch.equal(params[1], before[1])
     assert set(optimizer.state) == {params[1]}
-    # A gradient of zeros is another thing: it decays.
+    # With a gradient of zeros, weight decay does apply.
     params[0].grad = torch.zeros_like(params[0])
     optimizer.step()
     torch.testing.assert_close(params[0].detach(), before[0] * (1 - 1e-3 * 0.5))
@@ -40,7 +40,7 @@ def test_nonfinite_error_changes_nothing(bad):
     optimizer.step()
 
 
-def test_nonfinite_error_makes_no_state():
+def test_nonfinite_error_creates_no_state():
     params = parameters()
     optimizer = Tensorion(params)
     set_gradients(params, 1)
@@ -50,7 +50,7 @@ def test_nonfinite_error_makes_no_state():
     assert not optimizer.state
 
 
-def test_nonfinite_skip_leaves_the_step_out():
+def test_nonfinite_skip_skips_the_step():
     params, twins = parameters(), parameters()
     optimizer, reference = Tensorion(params, nonfinite="skip"), Tensorion(twins)
     for k in range(6):

@@ -1,4 +1,4 @@
-"""Param groups: how parameters are split, and what each group's options do."""
+"""Param groups: how they are split, and which options they have."""
 
 import pytest
 import torch
@@ -20,7 +20,7 @@ def test_constructor_splits_by_order():
     assert [len(g["params"]) for g in Tensorion(params, min_order=2).param_groups] == [3, 1]
     sgd = Tensorion(params, fallback="sgd", fallback_momentum=0.7).param_groups[1]
     assert (sgd["algorithm"], sgd["momentum"], sgd["lr"]) == ("sgd", 0.7, 1e-3)
-    # What an algorithm does not read is not there to be changed in vain.
+    # A group does not have options that its algorithm does not read.
     assert "momentum" not in low
     assert "unfolding" not in low
     assert "betas" not in high
@@ -52,7 +52,7 @@ def test_forms_of_parameters(form):
     assert_same(params, expected)
 
 
-def test_groups_have_options_of_their_own_and_inherit_the_rest():
+def test_groups_override_options_and_inherit_the_rest():
     params = parameters()
     given = {"params": params[:1], "lr": 0.5, "unfolding": (0,), "name": "kernels"}
     optimizer = Tensorion([given, {"params": params[1:], "weight_decay": 0.3}], lr=0.1, momentum=0.7, weight_decay=0.2)
@@ -63,7 +63,7 @@ def test_groups_have_options_of_their_own_and_inherit_the_rest():
     assert given == {"params": params[:1], "lr": 0.5, "unfolding": (0,), "name": "kernels"}
 
 
-def test_a_group_may_name_its_algorithm():
+def test_group_with_algorithm_is_not_split():
     kernel, matrix, bias = parameters()
     optimizer = Tensorion(
         [
@@ -76,13 +76,13 @@ def test_a_group_may_name_its_algorithm():
     )
     adamw, tensorion, sgd = optimizer.param_groups
     assert [g["algorithm"] for g in optimizer.param_groups] == ["adamw", "tensorion", "sgd"]
-    # In groups of the fallback the plain names are the fallback's.
+    # In groups of the fallback, the names without prefix are options of the fallback.
     assert (adamw["lr"], adamw["betas"], adamw["eps"]) == (0.02, (0.5, 0.6), 1e-3)
     assert (tensorion["lr"], tensorion["momentum"]) == (0.1, 0.95)
     assert (sgd["lr"], sgd["momentum"]) == (7.0, 0.3)
 
 
-def test_groups_drive_what_they_say():
+def test_options_of_groups_take_effect():
     options = {"momentum": 0.8, "weight_decay": 0.4}
     params = [nn.Parameter(gaussian((3, 4, 5), i, torch.float64)) for i in range(2)]
     optimizer = Tensorion(
@@ -122,8 +122,8 @@ def test_add_param_group():
     assert_same([matrix], [alone])
 
 
-def test_a_group_marked_for_the_fallback():
-    # timm's fallback_list marks groups so; the mark was ignored.
+def test_group_with_use_fallback():
+    # Regression: the key that timm sets for its fallback_list was ignored.
     params = parameters()
     optimizer = Tensorion([{"params": params[:1], "use_fallback": True}, {"params": params[1:]}], min_order=2, lr=0.1)
     assert [(group["algorithm"], group["why"]) for group in optimizer.param_groups] == [
@@ -133,12 +133,12 @@ def test_a_group_marked_for_the_fallback():
     ]
     named = Tensorion([{"params": params[:1], "use_fallback": True, "algorithm": "tensorion"}])
     assert named.param_groups[0]["algorithm"] == "tensorion"
-    with pytest.raises(ValueError, match=r"is not Tensorion's \(use_fallback\), and there is no fallback"):
+    with pytest.raises(ValueError, match=r"needs a fallback \(use_fallback\), got fallback=None"):
         Tensorion([{"params": params[:1], "use_fallback": True}], fallback=None)
 
 
-def test_a_group_without_parameters_is_left_out():
-    # The Trainer of Transformers makes a group of all biases and norms, and a model may have none.
+def test_group_without_parameters_is_ignored():
+    # The Trainer of Transformers creates a group of all biases and norms, which may be empty.
     params, twins = parameters(), parameters()
     optimizer = Tensorion([{"params": []}, {"params": params}, {"params": [], "weight_decay": 0.0}])
     optimizer.add_param_group({"params": []})

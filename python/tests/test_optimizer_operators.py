@@ -1,4 +1,4 @@
-"""The operators behind the optimizer."""
+"""The operators of the optimizer."""
 
 import pytest
 import torch
@@ -9,8 +9,8 @@ from torch_versions import CUDAGRAPH_UNSAFE
 from tensorion import Tensorion
 
 
-def test_class_is_the_operators():
-    # The C++ class is held to the same functions in tests/optimizer_test.cpp.
+def test_class_matches_operators():
+    # tests/optimizer_test.cpp compares the C++ class with the same functions.
     params = parameters()
     w, adamw, sgd = copies(params)
     m, (a, b, count), buffer = (
@@ -69,8 +69,8 @@ def test_class_is_the_operators():
         assert_same(params, [w, adamw, sgd])
 
 
-def test_lr_on_the_device_and_a_verdict():
-    # What another device gets: the operators decide by tensors, without reading them.
+def test_tensor_lr_and_found_inf():
+    # On accelerators, the operators take these values as tensors and do not read them.
     arguments = {"lr": 0.0, "weight_decay": 0.1, "maximize": False, "lr_tensor": torch.tensor(0.05)}
     tensorion_ = {
         "momentum": 0.9,
@@ -153,7 +153,7 @@ def test_step_operators(extra):
     opcheck(torch.ops.tensorion.sgd_step_.default, (params, grads, a), {**COMMON, **extra, "momentum": 0.9})
 
 
-def test_operators_of_shared_steps():
+def test_operators_of_distributed_steps():
     params, grads = lists((4, 3, 2), 2)
     opcheck(torch.ops.tensorion.add_gradients_.default, (params, grads), {"momentum": 0.9, "maximize": True})
     opcheck(
@@ -171,11 +171,11 @@ def test_apply_directions(extra):
 
 
 @pytest.mark.parametrize("name", ["first_nonfinite", "any_nonfinite"])
-def test_operators_that_look_for_what_is_not_finite(name):
+def test_nonfinite_operators(name):
     opcheck(getattr(torch.ops.tensorion, name).default, (lists((3, 2), 1)[0],))
 
 
-def test_what_is_not_finite_is_found():
+def test_nonfinite_operators_find_nonfinite_values():
     good, bad = torch.ones(3), torch.tensor([1.0, float("nan")])
     assert torch.ops.tensorion.first_nonfinite([good, bad]).item() == 1
     assert torch.ops.tensorion.first_nonfinite([good, torch.ones(0)]).item() == -1

@@ -1,4 +1,4 @@
-"""Updates beside torch's own optimizers and Muon."""
+"""Updates compared with torch's optimizers and Muon."""
 
 import math
 
@@ -12,7 +12,7 @@ from tensorion import Tensorion
 
 
 @pytest.mark.parametrize("maximize", [False, True])
-def test_adamw_groups_are_torchs(maximize):
+def test_adamw_groups_match_torch(maximize):
     ours, theirs = ([*parameters(), nn.Parameter(gaussian((), 9))] for _ in range(2))
     ours[0] = nn.Parameter(ours[0].detach().contiguous(memory_format=torch.channels_last))
     theirs[0] = nn.Parameter(theirs[0].detach().contiguous(memory_format=torch.channels_last))
@@ -34,7 +34,7 @@ def test_adamw_groups_are_torchs(maximize):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_sgd_groups_are_torchs(momentum):
+def test_sgd_groups_match_torch(momentum):
     ours, theirs = parameters()[1:], parameters()[1:]
     options = {"lr": 0.03, "weight_decay": 0.2}
     optimizer = Tensorion(ours, **options, fallback="sgd", fallback_momentum=momentum)
@@ -48,7 +48,7 @@ def test_sgd_groups_are_torchs(momentum):
 
 
 def newton_schulz(m):
-    """Muon's, as its author wrote it, in the dtype of m."""
+    """The Newton-Schulz iteration of the original Muon, in the dtype of m."""
     x = m.T if m.shape[0] > m.shape[1] else m
     x = x / x.norm()
     for _ in range(5):
@@ -61,7 +61,7 @@ MATRICES = [(8, 12), (12, 5), (6, 6)]
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_matrices_get_plain_muon(nesterov):
+def test_matrices_match_original_muon(nesterov):
     params = [nn.Parameter(gaussian(shape, i)) for i, shape in enumerate(MATRICES)]
     options = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1, "nesterov": nesterov}
     optimizer = Tensorion(params, **options, min_order=2, polar="newton_schulz")
@@ -80,9 +80,10 @@ def test_matrices_get_plain_muon(nesterov):
 
 @needs_muon
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_matrices_get_torchs_muon(nesterov):
-    # torch keeps (1 - momentum) times our momentum, by lerp, which the polar factor does not see. In bf16 its
-    # five steps are good to about 2^-8 of the singular values of the update, each at most about 1.2.
+def test_matrices_match_torch_muon(nesterov):
+    # torch's momentum is (1 - momentum) times ours, which does not change the polar factor. torch computes its five
+    # steps in bf16, with errors of about 2^-8 relative to the singular values of the update, which are at most about
+    # 1.2.
     ours = [nn.Parameter(gaussian(shape, i)) for i, shape in enumerate(MATRICES)]
     theirs = [nn.Parameter(param.detach().clone()) for param in ours]
     options = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "nesterov": nesterov}
@@ -99,7 +100,7 @@ def test_matrices_get_torchs_muon(nesterov):
         assert torch.linalg.matrix_norm(param - expected, 2) < 0.06 * steps * update
 
 
-def test_flattened_kernels_are_muons_matrices():
+def test_flattened_kernels_match_matrices():
     kernel = nn.Parameter(gaussian((8, 4, 3, 3), 1))
     matrix = nn.Parameter(kernel.detach().reshape(8, 36).clone())
     a, b = Tensorion([kernel], unfolding=(0,)), Tensorion([matrix], min_order=2)
@@ -112,7 +113,7 @@ def test_flattened_kernels_are_muons_matrices():
 
 
 @pytest.mark.parametrize("unfolding", ["balanced", "online"])
-def test_singleton_modes_follow_their_matrix(unfolding):
+def test_singleton_modes_do_not_change_the_update(unfolding):
     matrix = nn.Parameter(gaussian((6, 9), 1))
     tensor = nn.Parameter(matrix.detach().reshape(1, 6, 9).clone())
     a, b = (Tensorion([w], min_order=2, unfolding=unfolding) for w in (matrix, tensor))

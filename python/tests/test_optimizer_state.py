@@ -1,4 +1,4 @@
-"""Saving, loading and pickling."""
+"""Saving, loading and pickling of the optimizer."""
 
 import copy
 import io
@@ -28,7 +28,7 @@ def run(optimizer, params, first, last):
 
 
 def reloaded(state):
-    """Through a file, as `torch.load` reads it by default: tensors and plain containers only."""
+    """Save and load a state with `torch.load`, which by default reads only tensors and plain containers."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -80,7 +80,7 @@ def test_resuming_with_a_scheduler_is_bit_exact():
     assert_same(resumed, whole)
 
 
-def test_state_is_as_torchs():
+def test_state_has_torch_format():
     params = parameters()
     optimizer = Tensorion(params)
     run(optimizer, params, 0, 2)
@@ -93,7 +93,7 @@ def test_state_is_as_torchs():
         2: ["exp_avg", "exp_avg_sq", "step"],
     }
     assert state["state"][0]["momentum_buffer"].shape == (6, 4, 3, 3)
-    # torch's own AdamW goes on from the fallback's part of it.
+    # torch's AdamW continues from the fallback's part of the state.
     twins = [nn.Parameter(param) for param in copies(params[1:])]
     theirs = torch.optim.AdamW(twins, lr=1e-3, weight_decay=0.01, fused=True)
     group = {**theirs.state_dict()["param_groups"][0], "params": [1, 2]}
@@ -147,7 +147,7 @@ def test_state_before_the_first_step():
 
 
 def test_partial_state():
-    # Of a parameter that never had a gradient there is none.
+    # A parameter that never had a gradient has no state.
     params, others = parameters(), parameters()
     optimizer, other = Tensorion(params), Tensorion(others)
     set_gradients(params[:2], 0)
@@ -201,7 +201,7 @@ def test_state_dict_hooks():
     assert state["note"] == "saved"
 
     def convert(optimizer, state):
-        # What another program called a momentum is ours before it is checked.
+        # The hook converts a state of another program before it is checked.
         calls.append("load")
         state = copy.deepcopy(state)
         state["state"][0]["momentum_buffer"] = state["state"][0].pop("m")
@@ -218,8 +218,8 @@ def test_state_dict_hooks():
     assert torch.equal(loaded, optimizer.state[params[0]]["momentum_buffer"])
 
 
-def test_skipped_steps_come_from_what_a_pre_hook_returns():
-    # They were read from the dict before the hook.
+def test_skipped_steps_are_read_after_pre_hooks():
+    # Regression: they were read before the hook ran.
     params = parameters()
     optimizer = Tensorion(params, nonfinite="skip")
     run(optimizer, params, 0, 1)
@@ -261,7 +261,7 @@ def test_skipped_steps_are_part_of_the_state():
     other.step()
     assert other.skipped_steps == 3
     assert "skipped_steps" not in Tensorion(parameters()).state_dict()
-    with pytest.raises(ValueError, match="skipped_steps to be a count, got -1"):
+    with pytest.raises(ValueError, match="skipped_steps must be a nonnegative integer, got -1"):
         other.load_state_dict(state | {"skipped_steps": -1})
     assert other.skipped_steps == 3
 
@@ -298,7 +298,7 @@ BAD_STATES = {
     ),
     "fewer parameters": (
         lambda: stepped(parameters()[:2]),
-        "expected the state of 2 parameters in group 1, got 1: none for parameter 'bias', shape [8]",
+        "expected the state of 2 parameters in group 1, got 1; there is none for parameter 'bias', shape [8]",
     ),
     "more parameters": (
         lambda: stepped([*parameters(), nn.Parameter(torch.ones(3))]),
@@ -321,7 +321,7 @@ BAD_STATES = {
         lambda: with_option(stepped(parameters()), "lr", float("nan")),
         "lr must be finite, got nan",
     ),
-    # Accepted, until `describe` or a scheduler looked for it.
+    # Regression: such states were accepted, and `describe` or a scheduler failed later.
     "no lr": (
         lambda: without_option(stepped(parameters()), 1, "lr"),
         "expected 'lr' in saved group 1, of algorithm 'adamw', got only ['algorithm', 'betas', 'eps',",
@@ -338,7 +338,7 @@ BAD_STATES = {
 
 
 @pytest.mark.parametrize("case", BAD_STATES)
-def test_a_state_that_does_not_fit_is_refused_whole(case):
+def test_bad_state_raises_and_changes_nothing(case):
     make, message = BAD_STATES[case]
     params = parameters()
     optimizer = Tensorion(zip(["kernel", "matrix", "bias"], params, strict=True), lr=0.5)
@@ -352,6 +352,6 @@ def test_a_state_that_does_not_fit_is_refused_whole(case):
     for index, state in before["state"].items():
         for key, value in state.items():
             assert torch.equal(after["state"][index][key], value)
-    # No check stays behind.
+    # The pre-hook with the check has been removed.
     optimizer.load_state_dict(before)
     run(optimizer, params, 1, 2)

@@ -1,7 +1,7 @@
-"""The table of options is the same in C++ and Python, and everything that lists options lists these.
+"""The tables of options in C++ and Python agree, and everything that lists options agrees with them.
 
-The C++ library shows its table as the schema of the operator `check_options`. Its saved form is held to the table in
-tests/optimizer_state_test.cpp, the program's flags in tests/program/test_option_flags.py.
+The schema of the operator `check_options` is the table of the C++ library. tests/optimizer_state_test.cpp checks the
+serialization, and tests/program/test_option_flags.py checks the flags of the program.
 """
 
 import ast
@@ -23,19 +23,19 @@ SIGNATURE = {
     for name, parameter in inspect.signature(Tensorion).parameters.items()
     if name not in ("params", "process_group")
 }
-#: Arguments of the operators that are no options.
+#: Arguments of the operators that are not options.
 OTHERS = {"decide", "lr_tensor", "found_inf"}
 STEPS = {"tensorion": "step_", "adamw": "adamw_step_", "sgd": "sgd_step_"}
 
 
 def schema(operator):
-    """The arguments of an operator that are given by name, and their defaults."""
+    """Return the keyword-only arguments of an operator with their defaults."""
     found = getattr(torch.ops.tensorion, operator).default._schema.arguments
     return {argument.name: argument.default_value for argument in found if argument.kwarg_only}
 
 
 def converted(defaults):
-    """As operators take them."""
+    """Convert options to the form that operators take."""
     return checked({}, defaults, ranges=True)
 
 
@@ -73,7 +73,7 @@ def test_param_groups_hold_the_options_of_their_algorithm(algorithm):
 
 
 def test_docstring_describes_the_options():
-    described = re.findall(r"^    (\w+): ", inspect.getdoc(Tensorion).split("Args:\n")[1], re.MULTILINE)
+    described = re.findall(r"^    (\w+) \(.+?\): ", inspect.getdoc(Tensorion).split("Args:\n")[1], re.MULTILINE)
     assert described == ["params", *NAMES, "process_group"]
 
 

@@ -11,7 +11,7 @@ import tensorion
 from tensorion import _library
 
 
-def test_layout_is_that_of_the_install_tree():
+def test_package_has_install_tree():
     prefix = Path(tensorion.cmake_prefix_path)
     assert (prefix / "lib" / "libtensorion.so").is_file()
     assert (prefix / "lib" / "cmake" / "Tensorion" / "TensorionConfig.cmake").is_file()
@@ -27,7 +27,7 @@ def test_installed_headers_include_only_installed_headers():
             assert (include / name).is_file(), f"{header.name} includes {name}"
 
 
-def test_version_is_the_metadatas():
+def test_version_matches_metadata():
     assert tensorion.__version__ == importlib.metadata.version("tensorion")
 
 
@@ -35,7 +35,7 @@ def test_all_names_exist():
     assert all(hasattr(tensorion, name) for name in tensorion.__all__)
 
 
-def test_a_library_that_does_not_load_is_named(tmp_path):
+def test_error_names_library_that_does_not_load(tmp_path):
     broken = tmp_path / "libtensorion_ops.so"
     broken.write_bytes(b"not a library")
     with pytest.raises(ImportError, match=r"libtensorion_ops\.so could not be loaded with torch "):
@@ -57,7 +57,7 @@ def package_for(tmp_path, *versions):
         ("2.1.0", "torch-2.1"),
     ],
 )
-def test_the_libraries_are_those_for_the_torch_that_runs(tmp_path, version, folder):
+def test_libraries_match_installed_torch(tmp_path, version, folder):
     package = package_for(tmp_path, "2.1", "2.13", "2.15")
     assert _library.choose(package, version) == tmp_path / folder
 
@@ -66,21 +66,21 @@ def test_the_libraries_are_those_for_the_torch_that_runs(tmp_path, version, fold
     ("versions", "torch_version", "parts"),
     [
         (["2.9", "2.13", "2.15"], "2.11.0+cpu", ["built for torch 2.9, 2.13 and 2.15, got torch 2.11.0+cpu"]),
-        (["2.13"], "2.11.0", ["built for torch 2.13, got", "from its source", "2.11", "'torch==2.13.*'"]),
+        (["2.13"], "2.11.0", ["built for torch 2.13, got", "from source", "2.11", "'torch==2.13.*'"]),
         (["2.9", "2.13"], "2.6.1", ["supports torch 2.7 to 2.15", "pip install 'torch==2.13.*'"]),
         (["2.13"], "2.100.0", ["supports torch 2.7 to 2.15"]),
         (["2.13"], "1.13.0", ["supports torch 2.7 to 2.15"]),
-        ([], "2.13.0", ["has no libraries, got torch 2.13.0", "from its source"]),
+        ([], "2.13.0", ["has no libraries, got torch 2.13.0", "from source"]),
     ],
 )
-def test_another_torch_is_an_error_that_says_what_to_do(tmp_path, versions, torch_version, parts):
+def test_unsupported_torch_raises_with_advice(tmp_path, versions, torch_version, parts):
     with pytest.raises(ImportError) as error:
         _library.choose(package_for(tmp_path, *versions), torch_version)
     for part in parts:
         assert part in str(error.value)
 
 
-def test_the_metadata_allows_the_supported_versions():
+def test_metadata_allows_supported_versions():
     (torch_requirement,) = [r for r in importlib.metadata.requires("tensorion") if re.match(r"torch\b", r)]
     first, last = _library.SUPPORTED
     major, minor = last.split(".")
@@ -102,13 +102,13 @@ def needed_libraries(path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads ELF files")
 @pytest.mark.parametrize("name", ["libtensorion.so", "libtensorion_ops.so"])
-def test_the_libraries_need_no_device(name):
+def test_libraries_do_not_link_device_libraries(name):
     """A build against a CUDA build of torch loads in a CPU build, and the other way around."""
     needed = needed_libraries(Path(tensorion.cmake_prefix_path) / "lib" / name)
     assert {"libtorch_cpu.so", "libc10.so"} <= set(needed)
     assert not [library for library in needed if re.search("cuda|cudart|nvrtc|hip|xpu|libtorch.so", library)]
 
 
-def test_the_launcher_does_not_import_torch():
+def test_launcher_does_not_import_torch():
     code = "import sys, tensorion_lab.cli; sys.exit('torch' in sys.modules or 'tensorion' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

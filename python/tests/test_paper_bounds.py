@@ -1,4 +1,4 @@
-"""Inequalities that the paper proves, on values: propositions 4.1 and 4.3, and the radius of section 4.5."""
+"""Numerical checks of inequalities in the paper: propositions 4.1 and 4.3, and the radius of section 4.5."""
 
 import math
 
@@ -20,9 +20,9 @@ def outer(weights, factors):
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (4, 4, 4, 4), (6, 2, 3, 3)])
 @pytest.mark.parametrize("terms", [1, 3, 8])
-def test_the_dual_norm_is_at_most_the_nuclear_norm_of_the_tensor(shape, terms):
-    # Proposition 4.1. The nuclear norm of a tensor is the least sum of weights of rank-one terms of unit norm, so that
-    # every decomposition bounds the dual norm.
+def test_dual_norm_is_at_most_the_nuclear_norm_of_the_tensor(shape, terms):
+    # Proposition 4.1. The nuclear norm of a tensor is the smallest sum of weights in a decomposition into rank-one
+    # terms of unit norm, so every decomposition gives an upper bound of the dual norm.
     factors = [
         nn.functional.normalize(gaussian((terms, size), i, torch.float64), dim=1) for i, size in enumerate(shape)
     ]
@@ -32,7 +32,7 @@ def test_the_dual_norm_is_at_most_the_nuclear_norm_of_the_tensor(shape, terms):
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 5), (4, 3, 3, 3)])
-def test_both_are_equal_if_the_terms_are_orthogonal(shape):
+def test_dual_norm_equals_nuclear_norm_if_terms_are_orthogonal(shape):
     factors = [torch.linalg.qr(gaussian((size, size), i, torch.float64))[0][:3] for i, size in enumerate(shape)]
     weights = torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64)
     x = outer(weights, factors)
@@ -55,8 +55,8 @@ def randomized_bound(m, n, delta):
 
 @pytest.mark.parametrize("entries", ENTRIES)
 @pytest.mark.parametrize("shape", [(8, 6, 3, 3), (5, 7, 9), (16, 4, 2)])
-def test_nuclear_norms_of_random_tensors(entries, shape):
-    # Proposition 4.3 with C = 1 for entries of variance 1, for all unfoldings of a tensor at once.
+def test_nuclear_norms_of_random_tensors_are_bounded(entries, shape):
+    # Proposition 4.3 with C = 1 for entries of variance 1, for all unfoldings of a tensor.
     delta, draws, misses = 0.05, 60, 0
     generator = np.random.default_rng(1)
     for _ in range(draws):

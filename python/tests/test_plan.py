@@ -1,9 +1,9 @@
-"""The plan of who solves what, for any number of ranks."""
+"""The plan of a distributed step."""
 
 from math import prod
 
 import pytest
-from support import all_unfoldings
+from support import all_unfoldings, assert_error
 
 import tensorion
 
@@ -25,7 +25,7 @@ def cost(shape, modes):
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 7, 8, 64, 1024])
 @pytest.mark.parametrize("shapes", [RESNET50, MIXED, []], ids=["resnet50", "mixed", "none"])
-def test_every_tensor_is_solved_once_by_its_owner(shapes, world_size):
+def test_every_tensor_has_one_owner(shapes, world_size):
     plan = tensorion.plan(shapes, world_size)
     assert (len(plan.owners), len(plan.costs), len(plan.loads)) == (len(shapes), len(shapes), world_size)
     solved = [(index, rank) for members in plan.rounds for rank, some in enumerate(members) for index in some]
@@ -36,23 +36,23 @@ def test_every_tensor_is_solved_once_by_its_owner(shapes, world_size):
         assert len(members) == world_size
         for some in members:
             assert sum(prod(shapes[index]) for index in some) <= largest
-    # Graham's bound of giving each to the rank with the least to do.
+    # Graham's bound for greedy scheduling.
     largest = max(plan.costs, default=0)
     assert max(plan.loads) <= sum(plan.costs) / world_size + (1 - 1 / world_size) * largest
     assert plan.speedup <= world_size
     assert plan.imbalance * plan.speedup == pytest.approx(world_size)
-    # Whoever asks gets the same answer.
+    # The plan is deterministic.
     assert tensorion.plan([list(shape) for shape in shapes], world_size) == plan
 
 
 @pytest.mark.parametrize("unfolding", ["balanced", "online"])
-def test_costs_are_of_the_balanced_unfolding(unfolding):
+def test_costs_of_balanced_unfolding(unfolding):
     for shape, predicted in zip(RESNET50, tensorion.plan(RESNET50, 2, unfolding=unfolding).costs, strict=True):
         modes = max(all_unfoldings(shape), key=lambda modes: _side(shape, modes))
         assert predicted == cost(shape, modes), shape
 
 
-def test_costs_are_of_a_given_unfolding():
+def test_costs_of_fixed_unfolding():
     assert tensorion.plan(RESNET50, 2, unfolding=(0,)).costs == tuple(cost(shape, (0,)) for shape in RESNET50)
 
 
@@ -61,15 +61,15 @@ def _side(shape, modes):
     return min(rows, prod(shape) // rows)
 
 
-def test_scaling_of_a_known_case():
+def test_speedup_of_known_shapes():
     plan = tensorion.plan([(8, 8), (8, 8), (4, 4), (4, 4)], 2)
     assert plan.owners == (0, 1, 0, 1)
     assert plan.costs == (1024.0, 1024.0, 128.0, 128.0)
     assert (plan.speedup, plan.imbalance) == (2.0, 1.0)
     assert plan.rounds == (((0,), (1,)), ((2,), (3,)))
-    # More ranks than tensors: the largest tensor is the limit.
+    # With more ranks than tensors, the largest tensor limits the speedup.
     assert tensorion.plan([(8, 8), (4, 4)], 1000).speedup == (1024 + 128) / 1024
-    # Small ones are solved together.
+    # Small tensors share a round.
     assert tensorion.plan([(8, 8), *4 * [(4, 4)]], 1).rounds == (((0,),), ((1, 2, 3, 4),))
 
 
@@ -83,7 +83,5 @@ def test_scaling_of_a_known_case():
         (([(2, 3, 4)], 2), {"unfolding": (5,)}, ValueError, "mode must be in [0, 3), got 5"),
     ],
 )
-def test_bad_arguments_are_named(arguments, options, error, message):
-    with pytest.raises(error) as caught:
-        tensorion.plan(*arguments, **options)
-    assert message in str(caught.value)
+def test_bad_arguments_raise(arguments, options, error, message):
+    assert_error(lambda: tensorion.plan(*arguments, **options), error, message)

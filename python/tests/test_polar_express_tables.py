@@ -1,4 +1,4 @@
-"""The polynomials of Polar Express come from a generator that gives the published ones for their interval."""
+"""The generator of the Polar Express polynomials reproduces the published ones for their interval."""
 
 import importlib.util
 from pathlib import Path
@@ -24,13 +24,13 @@ PUBLISHED = [
 ]
 
 
-def test_generator_gives_the_published_polynomials():
+def test_generator_reproduces_published_polynomials():
     for row, published in zip(generator.polar_express(1e-3, 8, safety=1.0), PUBLISHED, strict=True):
         assert row == pytest.approx(published, rel=1e-8)
 
 
 @pytest.mark.parametrize("steps", generator.LOWER_ENDS)
-def test_header_holds_what_the_generator_gives(steps):
+def test_header_matches_generator(steps):
     rows = generator.polar_express(generator.LOWER_ENDS[steps], steps)
     flat = torch.tensor([value for row in rows for value in row], dtype=torch.float64)
     found = torch.tensor(torch.ops.tensorion.polar_express_schedule(steps), dtype=torch.float64)
@@ -38,7 +38,7 @@ def test_header_holds_what_the_generator_gives(steps):
 
 
 @pytest.mark.parametrize(("steps", "lower"), generator.LOWER_ENDS.items())
-def test_singular_values_end_near_one(steps, lower):
+def test_singular_values_converge_to_one(steps, lower):
     x = torch.logspace(torch.tensor(lower).log10().item(), 0, 10001, dtype=torch.float64)
     for a, b, c in generator.polar_express(lower, steps):
         x = x * (a + x**2 * (b + c * x**2))

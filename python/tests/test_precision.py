@@ -1,4 +1,4 @@
-"""Answers where single precision, or the range of double, does not suffice by itself."""
+"""Inputs for which plain single precision, or the range of double precision, is not sufficient."""
 
 import pytest
 import torch
@@ -8,25 +8,26 @@ import tensorion
 
 
 def with_columns(rows, values, seed):
-    """A tall matrix with these singular values."""
+    """Create a tall matrix with these singular values."""
     u, _ = torch.linalg.qr(gaussian((rows, len(values)), seed, torch.float64))
     v, _ = torch.linalg.qr(gaussian((len(values), len(values)), seed + 1, torch.float64))
     return ((u * torch.tensor(values, dtype=torch.float64)) @ v).float()
 
 
 def tall_quality(a, x):
-    """q of x by way of the small Gram matrices."""
+    """Compute the quality of x from the small Gram matrices."""
     a, x = a.double(), x.double()
     norm = torch.linalg.eigvalsh(x.T @ x)[-1].sqrt()
     nuclear = torch.linalg.svdvals(torch.linalg.qr(a).R).sum()
     return ((a * x).sum() / (norm * nuclear)).item()
 
 
-# The Gram matrix of rows this long was off by a percent; the fallback then left out all directions but one.
+# Regression: the Gram matrix of such long rows had an error of one percent, and the fallback then dropped all
+# directions except one.
 @pytest.mark.parametrize("method", ["auto", "newton_schulz", "svd"])
 @pytest.mark.parametrize("rows", [30_000, 1_000_000])
 @pytest.mark.parametrize("transposed", [False, True])
-def test_long_sides_keep_all_their_directions(rows, method, transposed):
+def test_long_matrices_keep_all_directions(rows, method, transposed):
     a = with_columns(rows, [1.0, 0.3, 0.3, 0.3], 1)
     x = tensorion.polar(a.T if transposed else a, method)
     x = x.T if transposed else x
@@ -34,14 +35,15 @@ def test_long_sides_keep_all_their_directions(rows, method, transposed):
     assert torch.linalg.svdvals(x.double().T @ x.double()).min().item() > 0.3
 
 
-def test_a_step_moves_a_long_parameter():
+def test_step_updates_a_long_parameter():
     w = torch.nn.Parameter(torch.zeros(2_000_000, 4))
     w.grad = gaussian(w.shape, 2)
     tensorion.Tensorion([w], lr=1.0, weight_decay=0.0, adjust_lr_fn="original", min_order=2).step()
     assert tall_quality(w.grad, -w.detach()) >= 0.97
 
 
-# The documented threshold of an SVD was relative to the longer side: 12 % of the largest value at 10^6 columns.
+# Regression: the threshold for singular values was relative to the longer side, which made it 12 % of the largest
+# singular value for 10^6 columns.
 def test_svd_of_a_long_matrix_is_exact():
     a = with_columns(1_000_000, [1.0, 0.1, 0.1], 3).T
     x = tensorion.polar(a, "svd").double()
@@ -49,14 +51,14 @@ def test_svd_of_a_long_matrix_is_exact():
     torch.testing.assert_close((a.double() * x).sum().item(), 1.2, atol=1e-5, rtol=0)
 
 
-def test_the_gradient_of_a_long_vector_is_its_direction():
+def test_gradient_of_a_long_vector_is_its_direction():
     x = gaussian((3_000_000,), 4).requires_grad_()
     tensorion.dual_norm(x).backward()
     torch.testing.assert_close(x.grad.double(), (x / x.double().norm()).detach().double(), atol=1e-9, rtol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(32, 30_000), (100, 100), (7, 5)])
-def test_an_exact_answer_does_not_exceed_the_optimum(shape):
+def test_value_of_exact_solution_does_not_exceed_the_optimum(shape):
     x = gaussian(shape, 5)
     optimum = torch.linalg.svdvals(x.double()).sum().item()
     answer = tensorion.lmo(x, polar="svd")
@@ -68,15 +70,16 @@ def near_constant(shape, noise, seed):
 
 
 def brute_force(x):
-    """The nuclear norm of each unfolding."""
+    """Return the nuclear norm of each unfolding."""
     modes = tensorion.unfoldings(x.shape)
     return {tau: torch.linalg.svdvals(tensorion.unfold(x.double(), tau)).sum().item() for tau in modes}
 
 
-# The search stopped as soon as one contender could not be refined any more, although others still could.
+# Regression: the search stopped as soon as the bounds of one unfolding could not be refined further, although others
+# could.
 @pytest.mark.parametrize("noise", [1e-2, 3e-3, 3e-4, 1e-5])
 @pytest.mark.parametrize("shape", [(30, 60, 8), (40, 7), (9, 9, 3, 3), (12, 20, 5), (6, 5, 4, 3, 2)])
-def test_online_is_brute_force_on_nearly_constant_tensors(shape, noise):
+def test_online_matches_exhaustive_search_on_nearly_constant_tensors(shape, noise):
     for seed in range(8):
         x = near_constant(shape, noise, seed)
         norms = brute_force(x)
@@ -86,7 +89,7 @@ def test_online_is_brute_force_on_nearly_constant_tensors(shape, noise):
         assert answer.value <= best <= answer.upper, seed
 
 
-# With a shift below the resolution of single precision the upper bound fell onto the lower one, and stayed there.
+# Regression: with a shift below the resolution of single precision, the upper bound fell to the lower bound.
 @pytest.mark.parametrize("noise", [1e-3, 3e-4, 1e-4])
 @pytest.mark.parametrize("method", ["auto", "newton_schulz", "svd"])
 @pytest.mark.parametrize("shape", [(2, 100), (5, 40), (3, 2000)])
@@ -111,7 +114,7 @@ def test_constant_matrices(value, side):
 @pytest.mark.parametrize("unfolding", ["balanced", "online", (1,)])
 @pytest.mark.parametrize("method", ["auto", "newton_schulz", "svd"])
 @pytest.mark.parametrize("scale", [1e307, 1.7e308, 1e-300])
-def test_doubles_at_the_ends_of_their_range(scale, method, unfolding):
+def test_float64_at_the_ends_of_its_range(scale, method, unfolding):
     x = gaussian((4, 5, 6), 6, torch.float64)
     x = x / x.abs().max()
     expected = tensorion.lmo(x, unfolding=unfolding, polar=method)
@@ -166,7 +169,7 @@ def two_steps(gradient, **options):
 FUNCTIONS = dict(functions())
 
 
-# Autocast had replaced products in single precision by products in bfloat16.
+# Regression: autocast replaced products in single precision by products in bfloat16.
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_autocast_changes_nothing(name, dtype):

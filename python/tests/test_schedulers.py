@@ -1,4 +1,4 @@
-"""Learning rates: every scheduler of torch, and tensors."""
+"""Learning rates: all torch schedulers, and tensors as learning rates."""
 
 import pytest
 import torch
@@ -34,15 +34,15 @@ SCHEDULERS = {
 }
 
 
-def test_all_schedulers_of_torch_are_tested():
+def test_all_torch_schedulers_are_tested():
     made = {type(make(Tensorion(parameters()))).__name__ for make in SCHEDULERS.values()}
     assert made >= set(lr_scheduler.__all__) - {"LRScheduler"}
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
 @pytest.mark.parametrize("tensor_lr", [False, True])
-def test_schedulers(name, tensor_lr):
-    # Lines of learning rates and momenta as torch's SGD has them, and updates that follow them.
+def test_schedulers_drive_learning_rate_and_momentum(name, tensor_lr):
+    # Learning rates and momenta must be those of torch's SGD, and updates must use them.
     kernel, matrix = parameters()[:2]
     kernel = nn.Parameter(kernel.detach().double())
     matrix = nn.Parameter(matrix.detach().double())
@@ -88,7 +88,7 @@ def test_schedulers(name, tensor_lr):
     torch.testing.assert_close(matrix.detach(), twins[1].detach(), atol=1e-12, rtol=0)
 
 
-#: Schedules that end, mostly at zero: how to make one, and how many steps it takes.
+#: Schedules that end, mostly at zero, as (constructor, number of steps).
 ENDING = {
     "LambdaLR": (lambda o: lr_scheduler.LambdaLR(o, lambda step: 1 - step / 7), 7),
     "MultiplicativeLR": (lambda o: lr_scheduler.MultiplicativeLR(o, lambda step: float(step < 5)), 5),
@@ -121,7 +121,7 @@ ENDING = {
 
 
 def assert_follows(make, steps, lr=0.1):
-    """Ours is driven as torch's SGD is, and a checkpoint of the end can be loaded."""
+    """Check that a schedule has the same values as with torch's SGD, and that the final checkpoint can be loaded."""
     params, twins = parameters(), parameters()
     optimizer, other = Tensorion(params, lr=lr, fallback="sgd"), torch.optim.SGD(twins, lr=lr, momentum=0.9)
     scheduler, expected = make(optimizer), make(other)
@@ -140,15 +140,15 @@ def assert_follows(make, steps, lr=0.1):
 
 
 @pytest.mark.parametrize("name", ENDING)
-def test_schedulers_to_their_end_and_beyond(name):
+def test_schedulers_beyond_their_end(name):
     make, steps = ENDING[name]
     assert_follows(make, steps + 5)
 
 
 @pytest.mark.parametrize("strategy", ["cos", "linear"])
 @pytest.mark.parametrize("three_phase", [False, True])
-def test_one_cycle_to_its_end(strategy, three_phase):
-    # Beyond it, OneCycleLR itself raises.
+def test_one_cycle_until_its_end(strategy, three_phase):
+    # Beyond its end, OneCycleLR itself raises an error.
     options = {"total_steps": 12, "anneal_strategy": strategy, "three_phase": three_phase, "final_div_factor": 1e30}
     assert_follows(lambda o: lr_scheduler.OneCycleLR(o, 0.3, **options), 11)
 
@@ -156,12 +156,12 @@ def test_one_cycle_to_its_end(strategy, three_phase):
 @pytest.mark.parametrize("tensor_lr", [False, True])
 @pytest.mark.parametrize("length", range(1, 31))
 def test_linear_decay_to_zero(length, tensor_lr):
-    # For half of all lengths it ends at some -4e-18, and we refused the last step.
+    # Regression: for half of all lengths, the last learning rate is about -4e-18, and the last step raised an error.
     lr = torch.tensor(0.1, dtype=torch.float64) if tensor_lr else 0.1
     assert_follows(lambda o: lr_scheduler.LinearLR(o, 1.0, 0.0, length), length + 3, lr)
 
 
-def test_one_cycle_leaves_the_betas_of_adamw():
+def test_one_cycle_does_not_change_betas_of_adamw():
     params = parameters()
     optimizer = Tensorion(params)
     scheduler = lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10, base_momentum=0.8, max_momentum=0.9)

@@ -1,4 +1,4 @@
-"""Second derivatives of norms: an error, never a wrong number."""
+"""Second derivatives of norms raise an error instead of returning wrong values."""
 
 import pytest
 import torch
@@ -7,7 +7,7 @@ from support import gaussian
 import tensorion
 
 NORMS = {"nuclear_norm": lambda x: tensorion.nuclear_norm(x, range(min(1, x.dim()))), "dual_norm": tensorion.dual_norm}
-#: What depends on the gradient of a norm.
+#: Functions of the gradient of a norm.
 USES = {
     "squared norm": lambda norm, x: norm(x) ** 2,
     "norm": lambda norm, x: norm(x),
@@ -23,16 +23,16 @@ def gradient(norm, x, use):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("shape", [(3, 4, 5), (4, 4), ()], ids=str)
 def test_second_derivatives_raise(norm, use, shape):
-    # The polar factor was taken for a constant, and what it adds to the second derivative was missing.
+    # Regression: the polar factor was treated as a constant, and its part of the second derivative was missing.
     x = gaussian(shape, 1, torch.float64).requires_grad_()
     first = gradient(norm, x, use)
-    with pytest.raises(RuntimeError, match=rf"\[tensorion.{norm}\] expected to be differentiated once"):
+    with pytest.raises(RuntimeError, match=rf"\[tensorion.{norm}\] the function is differentiable only once"):
         torch.autograd.grad(first.square().sum(), x)
 
 
 @pytest.mark.parametrize("norm", NORMS)
-def test_a_gradient_penalty_raises(norm):
-    # Beside another term that does have a second derivative, nothing had told that one was missing.
+def test_gradient_penalty_raises(norm):
+    # Regression: together with a term that has a second derivative, the missing one went unnoticed.
     x = gaussian((3, 4, 5), 1, torch.float64).requires_grad_()
     loss = gradient(norm, x, "norm").square().sum() + x.pow(4).sum()
     with pytest.raises(RuntimeError, match=norm):

@@ -1,4 +1,4 @@
-"""Which device messages travel on."""
+"""The device that messages are sent from."""
 
 from types import SimpleNamespace
 
@@ -15,12 +15,12 @@ from tensorion import _sharding
         (["cuda", "cpu"], "cpu", "cpu"),
         (["cuda", "cpu"], "cuda:1", "cuda:1"),
         (["cuda"], "cuda:1", "cuda:1"),
-        # CPU offload of FSDP2: votes were reduced on the CPU, which NCCL does not offer.
+        # Regression: with CPU offload of FSDP2, votes were reduced on the CPU, which NCCL does not support.
         (["cuda"], "cpu", "cuda"),
-        # A group whose backends are not set up yet makes them for what it is given.
+        # A group without backends creates them for the device of the first message.
         ([], "cpu", "cpu"),
     ],
 )
-def test_messages_travel_where_the_backend_can_send_from(supported, preferred, expected):
+def test_communication_device_is_supported_by_the_backend(supported, preferred, expected):
     group = SimpleNamespace(_device_types=[torch.device(name) for name in supported])
     assert _sharding.communication_device(group, torch.device(preferred)) == torch.device(expected)

@@ -1,10 +1,10 @@
-"""Stacks and blocks: each slice of a parameter is updated as a parameter of its own would be."""
+"""Slices along `batch_modes` and `split_sizes`: each one is updated like a separate parameter."""
 
 import copy
 
 import pytest
 import torch
-from support import AlgorithmOne, assert_same, copies, gaussian, set_gradients
+from support import AlgorithmOne, assert_error, assert_same, copies, gaussian, set_gradients
 from torch import nn
 
 import tensorion
@@ -12,7 +12,7 @@ from tensorion import Tensorion
 
 
 def cut(x, batch_modes=(), split_sizes=None):
-    """The independent tensors, by torch's own indexing."""
+    """Return the independent tensors, using torch's indexing."""
     found = [x]
     for mode in sorted(batch_modes, reverse=True):
         found = [part for whole in found for part in whole.unbind(mode)]
@@ -47,7 +47,7 @@ OPTIONS = [
 @pytest.mark.parametrize("layout", ["contiguous", "transposed"])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("case", CASES)
-def test_equal_to_separate_parameters(case, options, layout):
+def test_slices_match_separate_parameters(case, options, layout):
     shape, slicing = CASES[case]
     w = gaussian(shape, 1)
     if layout == "transposed":
@@ -70,7 +70,7 @@ def test_equal_to_separate_parameters(case, options, layout):
         assert torch.equal(found, apart.state[part]["momentum_buffer"])
 
 
-def test_is_algorithm_one_for_each_slice():
+def test_slices_match_algorithm_one():
     w = nn.Parameter(gaussian((3, 4, 5), 1, torch.float64))
     options = {"lr": 0.1, "momentum": 0.8, "weight_decay": 0.4}
     optimizer = Tensorion([w], batch_modes=(1,), polar="svd", **options)
@@ -84,7 +84,7 @@ def test_is_algorithm_one_for_each_slice():
         torch.testing.assert_close(part, torch.from_numpy(reference.w), atol=1e-10, rtol=0)
 
 
-def test_differs_from_the_whole():
+def test_slicing_changes_the_update():
     whole, split = (nn.Parameter(gaussian((9, 6), 1)) for _ in range(2))
     for w, options in ((whole, {}), (split, {"split_sizes": 3})):
         set_gradients([w], 1)
@@ -92,7 +92,7 @@ def test_differs_from_the_whole():
     assert not torch.equal(whole, split)
 
 
-def test_a_group_goes_to_tensorion_by_its_slices():
+def test_slices_decide_the_algorithm():
     stack, bias, matrix = (nn.Parameter(gaussian(shape, 1)) for shape in [(4, 6, 5), (4, 6), (6, 9)])
     optimizer = Tensorion([{"params": [stack, bias], "batch_modes": (0,)}, {"params": [matrix], "split_sizes": 2}])
     assert [(group["algorithm"], len(group["params"])) for group in optimizer.param_groups] == [
@@ -104,7 +104,7 @@ def test_a_group_goes_to_tensorion_by_its_slices():
 
 
 @pytest.mark.parametrize("options", [{"batch_modes": (0,)}, {"split_sizes": (3, 1)}])
-def test_states_go_on_and_do_not_depend_on_the_slices(options):
+def test_state_resumes_and_does_not_depend_on_slices(options):
     w = nn.Parameter(gaussian((4, 6, 5), 1))
     first = Tensorion([w], **options)
     for k in range(2):
@@ -120,7 +120,7 @@ def test_states_go_on_and_do_not_depend_on_the_slices(options):
     assert_same([w], [resumed])
 
 
-def test_a_state_saved_before_there_were_slices_loads():
+def test_state_of_version_without_slices_loads():
     w = nn.Parameter(gaussian((4, 6, 5), 1))
     optimizer = Tensorion([w])
     set_gradients([w], 1)
@@ -147,7 +147,7 @@ def test_a_state_saved_before_there_were_slices_loads():
         ({"batch_modes": (0.5,)}, TypeError, "batch_modes must be a sequence of integers"),
         ({"split_sizes": 3}, ValueError, "'w', shape [4, 6, 5]: [tensorion.step] expected a mode that 3 equal blocks"),
         ({"split_sizes": (3, 2)}, ValueError, "add up to 4, got [3, 2], which add up to 5"),
-        ({"split_sizes": (4,)}, ValueError, "or the sizes of at least two, got (4,)"),
+        ({"split_sizes": (4,)}, ValueError, "or the sizes of at least two blocks, got (4,)"),
         ({"split_sizes": 0}, ValueError, "split_sizes must be positive, got 0"),
         ({"split_sizes": (5, -1)}, ValueError, "split_sizes must be positive, got -1"),
         ({"split_sizes": "3"}, TypeError, "split_sizes must be None, a number of equal blocks"),
@@ -155,7 +155,7 @@ def test_a_state_saved_before_there_were_slices_loads():
     ],
 )
 @pytest.mark.parametrize("place", ["argument", "group", "added group"])
-def test_what_does_not_fit_is_named_and_changes_nothing(options, error, message, place):
+def test_bad_slicing_raises_and_changes_nothing(options, error, message, place):
     w, other = nn.Parameter(gaussian((4, 6, 5), 1)), nn.Parameter(gaussian((3, 4, 5), 2))
     optimizer = Tensorion([other])
     before = copies([w])
@@ -164,14 +164,12 @@ def test_what_does_not_fit_is_named_and_changes_nothing(options, error, message,
         "group": lambda: Tensorion([{"params": [("w", w)], **options}]),
         "added group": lambda: optimizer.add_param_group({"params": [("w", w)], **options}),
     }
-    with pytest.raises(error) as caught:
-        calls[place]()
-    assert message in str(caught.value)
+    assert_error(lambda: calls[place](), error, message)
     assert len(optimizer.param_groups) == 1
     assert_same([w], before)
 
 
-def test_a_slicing_changed_later_is_checked_before_the_step():
+def test_slicing_changed_later_is_checked_before_the_step():
     w = nn.Parameter(gaussian((4, 6, 5), 1))
     optimizer = Tensorion([("w", w)])
     optimizer.param_groups[0]["split_sizes"] = 3
@@ -202,7 +200,7 @@ class Transformer(nn.Module):
         self.depthwise = nn.Conv2d(8, 8, 3, groups=8)
 
 
-def test_param_groups_by_patterns_and_channels():
+def test_param_groups_with_patterns_and_grouped_convolutions():
     groups = tensorion.param_groups(
         Transformer(),
         batch={"*.experts.*": (0,)},
@@ -229,17 +227,23 @@ def test_param_groups_by_patterns_and_channels():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"batch": {"*.exprts.*": (0,)}}, ValueError, "'*.exprts.*' in batch fits no parameter of the model"),
-        ({"split": {"head": 3}}, ValueError, "'head' in split fits no parameter"),
-        ({"split": {"*.qkv.weight": 5}}, ValueError, "split_sizes do not fit 'blocks.0.qkv.weight', shape [24, 8]: "),
+        ({"batch": {"*.exprts.*": (0,)}}, ValueError, "'*.exprts.*' in batch matches no parameter of the model"),
+        ({"split": {"head": 3}}, ValueError, "'head' in split matches no parameter"),
+        (
+            {"split": {"*.qkv.weight": 5}},
+            ValueError,
+            "expected split_sizes that fit 'blocks.0.qkv.weight', shape [24, 8]: ",
+        ),
         ({"split": {"*.qkv.weight": (8, 8)}}, ValueError, "add up to 24, got [8, 8], which add up to 16"),
-        ({"batch": {"*.qkv.weight": (2,)}}, ValueError, "batch_modes do not fit 'blocks.0.qkv.weight', shape [24, 8]"),
+        (
+            {"batch": {"*.qkv.weight": (2,)}},
+            ValueError,
+            "expected batch_modes that fit 'blocks.0.qkv.weight', shape [24, 8]",
+        ),
         ({"batch": {"*.qkv.weight": (0, 0)}}, ValueError, "batch_modes must be distinct"),
-        ({"batch": [("*", (0,))]}, TypeError, "batch must be a dict by patterns of names"),
+        ({"batch": [("*", (0,))]}, TypeError, "batch must be a dict whose keys are patterns of names"),
         ({"split": {"*.qkv.weight": "3"}}, TypeError, "split must be None, a number of equal blocks"),
     ],
 )
-def test_param_groups_names_what_does_not_fit(arguments, error, message):
-    with pytest.raises(error) as caught:
-        tensorion.param_groups(Transformer(), **arguments)
-    assert message in str(caught.value)
+def test_param_groups_raises_for_bad_slicing(arguments, error, message):
+    assert_error(lambda: tensorion.param_groups(Transformer(), **arguments), error, message)

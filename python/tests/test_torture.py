@@ -1,4 +1,4 @@
-"""Gradients at the edge of what numbers can hold: nothing that is not finite enters a parameter or a momentum."""
+"""Gradients at the limits of their dtype: parameters and momenta stay finite."""
 
 import gc
 import hashlib
@@ -14,7 +14,7 @@ import tensorion
 from tensorion import Tensorion
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16]
-POLAR = ["halley", "newton_schulz", "svd"]  # "auto" is one of them
+POLAR = ["halley", "newton_schulz", "svd"]  # "auto" is an alias of one of them.
 UNFOLDINGS = ["balanced", "online", (0,), (0, 2)]
 LR = 0.01
 
@@ -34,7 +34,7 @@ def rank_one(shape, generator):
     return product
 
 
-#: Finite gradients, of a shape, the number of the step, a generator and the dtype's limits.
+#: Functions that create finite gradients from a shape, the number of the step, a generator and the limits of the dtype.
 FINITE = {
     "1e-38": lambda shape, step, g, limits: noise(shape, g) * 1e-38,
     "denormal": lambda shape, step, g, limits: signs(shape, g) * limits.smallest_normal / 8,
@@ -68,7 +68,7 @@ def assert_finite(params, optimizer, what):
     for param in params:
         assert param.isfinite().all(), f"a parameter of shape {list(param.shape)} is not finite: {what}"
         for key, value in optimizer.state[param].items():
-            # AdamW squares: as torch's own, its second moment may overflow, and the parameter stands still.
+            # As in torch, the second moment of AdamW may overflow. The parameter then stops changing.
             fine = ~value.isnan() if key == "exp_avg_sq" else value.isfinite()
             assert fine.all(), f"{key} of shape {list(param.shape)} is not finite: {what}"
 
@@ -89,7 +89,7 @@ def test_finite_gradients_keep_everything_finite(kind, polar, dtype):
             before = [param.detach().double() for param in params[:3]]
             optimizer.step()
             assert_finite(params, optimizer, f"{unfolding}, step {step}")
-            # However large the gradient, an entry moves by no more than the update's spectral norm.
+            # Whatever the size of the gradient, an entry changes by at most the spectral norm of the update.
             for param, old in zip(params, before, strict=False):
                 scale = 0.2 * max(param.shape[0] * param.numel(), 1) ** 0.5
                 allowed = LR * (1.3 * scale + 0.01 * old.abs().max()) + torch.finfo(dtype).eps * old.abs().max()
@@ -104,7 +104,7 @@ def test_finite_gradients_keep_everything_finite(kind, polar, dtype):
 @pytest.mark.parametrize("polar", POLAR)
 @pytest.mark.parametrize("unfolding", UNFOLDINGS[:3], ids=str)
 @pytest.mark.parametrize("policy", ["error", "skip", "ignore"])
-def test_one_entry_that_is_not_finite(policy, unfolding, polar, bad, dtype):
+def test_one_nonfinite_entry(policy, unfolding, polar, bad, dtype):
     params = parameters([(4, 3, 3, 2), (3, 4, 5), (6,)], dtype, seed=3)
     optimizer = Tensorion(params, LR, polar=polar, unfolding=unfolding, nonfinite=policy)
     generator = torch.Generator().manual_seed(4)
@@ -119,7 +119,7 @@ def test_one_entry_that_is_not_finite(policy, unfolding, polar, bad, dtype):
             optimizer.step()
     else:
         optimizer.step()
-    if policy == "ignore":  # documented: that parameter is lost, and no other
+    if policy == "ignore":  # As documented, only this parameter becomes NaN.
         assert not params[1].isfinite().any()
         assert params[0].isfinite().all()
         assert params[2].isfinite().all()
@@ -136,15 +136,16 @@ def as_bytes(params, optimizer):
     return b"".join(tensor.detach().clone().reshape(-1).view(torch.uint8).numpy().tobytes() for tensor in tensors)
 
 
-# Rounding put the lower bound of a nuclear norm above its own upper bound, and all unfoldings were ruled out.
+# Regression: because of rounding, the lower bound of a nuclear norm exceeded its upper bound, and all unfoldings were
+# excluded.
 @pytest.mark.parametrize("shape", [(4, 3, 3, 3), (5, 6, 2), (2, 2, 2, 2), (3, 3, 3)])
-def test_online_selection_where_all_unfoldings_are_equal(shape):
+def test_online_if_all_unfoldings_are_equal(shape):
     for step in range(300):
         factor = 1 - 0.95 ** (step + 1)
         x = torch.full(shape, 20 * factor)
         result = tensorion.lmo(x)
         assert result.x.isfinite().all()
-        norm = x.double().norm().item()  # of rank one: its nuclear norm
+        norm = x.double().norm().item()  # The nuclear norm, since x has rank one.
         assert norm * (1 - 1e-3) <= result.value <= norm <= result.upper, step
 
 
@@ -154,7 +155,7 @@ def resident_bytes():
 
 
 class Torture:
-    """An optimizer anew every 100 steps, of random shapes and options, under random gradients of all kinds."""
+    """Creates a new optimizer with random shapes and options every 100 steps, and makes steps with random gradients."""
 
     def __init__(self, seed):
         self.generator = torch.Generator().manual_seed(seed)
@@ -165,7 +166,7 @@ class Torture:
         return choices[int(torch.randint(0, len(choices), (), generator=self.generator))]
 
     def shape(self):
-        # Now and then one that is large enough for kept memory.
+        # Some shapes are large enough to use the scratch memory.
         sizes = [1, 2, 3, 4, 5, 6] if self.draw(range(40)) else [9, 10]
         return tuple(self.draw(sizes) for _ in range(self.draw([1, 2, 3, 3, 4, 4])))
 
@@ -190,7 +191,7 @@ class Torture:
             for group in self.optimizer.param_groups:
                 for param in group["params"]:
                     param.grad = gradient(self.draw(list(FINITE)), param, self.count, self.generator)
-                    if group["algorithm"] == "adamw":  # torch's kernel, which squares
+                    if group["algorithm"] == "adamw":  # torch's kernel squares gradients.
                         param.grad.clamp_(-1e18, 1e18)
             if self.draw(range(50)) == 0:
                 self.params[0].grad.view(-1)[0] = self.draw([float("inf"), float("nan")])
@@ -215,11 +216,11 @@ def test_ten_thousand_steps_without_a_nan_or_a_leak():
     torture.run(5000)
     after_10000 = resident_bytes()
     assert torture.count == 10_000
-    assert torture.skipped == 0  # all were counted
+    assert torture.skipped == 0  # All skipped steps were counted.
     sizes = [size / 2**20 for size in (after_1000, after_5000, after_10000)]
     seconds = time.process_time() - start
     print("\nresident MiB after 1000, 5000, 10000 steps:", *(f"{size:.1f}" for size in sizes), f"({seconds:.0f} s)")
-    # torch and Python fill caches in the first thousands. From then on 256 bytes a step would show.
+    # torch and Python fill caches in the first thousands of steps. After that, a leak of 256 bytes per step would show.
     assert sizes[2] - sizes[0] < 16
     assert sizes[2] - sizes[1] < 1.2
     assert Torture(seed=5).run(1000).digest.hexdigest() == first

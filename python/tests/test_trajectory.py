@@ -1,4 +1,4 @@
-"""The Python class against the C++ class, bit for bit."""
+"""The Python class and the C++ class have bitwise equal trajectories."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tensorion import Tensorion
 BUILD = Path(os.environ.get("TENSORION_BUILD_DIR", Path(__file__).parents[2] / "build"))
 PROGRAM = BUILD / "tests" / "trajectory"
 
-#: Those of tests/trajectory.cpp.
+#: The cases of tests/trajectory.cpp.
 CASES = [
     {"lr": 0.02, "fallback_lr": 0.003},
     {
@@ -31,7 +31,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def trajectories(tmp_path_factory):
-    """What the C++ class saw, for each of CASES."""
+    """Return the trajectory of the C++ class for each of CASES."""
     file = tmp_path_factory.mktemp("trajectory") / "trajectory.pt"
     environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads())}
     subprocess.run([PROGRAM, file], check=True, env=environment)

@@ -1,4 +1,4 @@
-"""Which parameters Tensorion updates: by shape, on the parameter lists of real models, and in states of older rules."""
+"""The parameters that Tensorion updates: by shape, in real models, and in states of early versions."""
 
 import pytest
 import torch
@@ -13,13 +13,13 @@ MODELS = recorded()
 
 
 def algorithms(optimizer):
-    """What updates each parameter, by name."""
+    """Return the algorithm of each parameter by name."""
     return {name: group["algorithm"] for group in optimizer.param_groups for name in group["param_names"]}
 
 
 def reasons(optimizer):
-    """The column `why` of `describe`, by name."""
-    header, *lines, _ = tensorion.describe(optimizer).splitlines()  # a summary ends it
+    """Return the column `why` of `describe` by name."""
+    header, *lines, _ = tensorion.describe(optimizer).splitlines()  # The last line is a summary.
     start, end = header.index("why"), header.index("unfolding")
     return {line.split()[1]: line[start:end].strip() for line in lines}
 
@@ -44,14 +44,14 @@ def reasons(optimizer):
         ((1, 1, 1), "order < 3"),
     ],
 )
-def test_shapes(shape, reason):
+def test_rule_by_shape(shape, reason):
     min_order = 4 if reason == "order < 4" else 3
     optimizer = Tensorion([("w", nn.Parameter(torch.zeros(shape)))], min_order=min_order)
     assert algorithms(optimizer) == {"w": "adamw" if reason else "tensorion"}
     assert reasons(optimizer) == {"w": reason or f"order >= {min_order}"}
 
 
-def test_vectors_are_never_tensorions_unless_their_group_says_so():
+def test_tensorion_updates_vectors_only_if_the_group_names_it():
     shapes = [(64,), (64, 1, 1), (5, 7)]
     params = [nn.Parameter(gaussian(shape, 1)) for shape in shapes]
     assert [len(group["params"]) for group in Tensorion(params, min_order=1).param_groups] == [1, 2]
@@ -60,7 +60,7 @@ def test_vectors_are_never_tensorions_unless_their_group_says_so():
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_tensorion_takes_the_convolution_kernels_of_real_models(model):
+def test_tensorion_updates_convolution_kernels_of_real_models(model):
     rows = MODELS[model]
     kernels = {name for name, shape, kind, _ in rows if is_convolution(kind) and len(shape) > 1}
     network = model_of(rows)
@@ -70,7 +70,7 @@ def test_tensorion_takes_the_convolution_kernels_of_real_models(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_param_groups_leaves_depthwise_kernels_of_real_models_to_the_fallback(model):
+def test_param_groups_sends_depthwise_kernels_of_real_models_to_the_fallback(model):
     rows = MODELS[model]
     depthwise = {
         name for name, shape, kind, groups in rows if is_convolution(kind) and len(shape) > 1 and 1 < groups == shape[0]
@@ -143,7 +143,7 @@ def test_other_models(make, expected):
     assert {name for name, algorithm in where.items() if algorithm == "tensorion"} == expected
 
 
-# ---- States saved before kernels of size 1 became Tensorion's
+# ---- States of early versions, in which the fallback updated kernels of size 1
 
 
 def net():
@@ -154,7 +154,7 @@ def net():
 
 
 def old_optimizer(model):
-    """As the constructor split parameters then: no mode of size 1 counted."""
+    """Create an optimizer with the split of early versions, in which no mode of size 1 counted in the order."""
     named = list(model.named_parameters())
     orders = [sum(size != 1 for size in param.shape) for _, param in named]
     high, low = (
@@ -170,7 +170,7 @@ def train(optimizer, model, steps):
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_state_of_the_old_split_is_refused_by_name(named):
+def test_state_of_old_split_raises_with_advice(named):
     model = net()
     old = old_optimizer(model)
     train(old, model, (0, 2))
@@ -183,7 +183,7 @@ def test_a_state_of_the_old_split_is_refused_by_name(named):
     assert new.state_dict() == before
 
 
-def test_the_option_that_the_error_names_restores_the_old_split():
+def test_pointwise_false_restores_old_split():
     model, whole = net(), net()
     old, uninterrupted = old_optimizer(model), old_optimizer(whole)
     train(uninterrupted, whole, (0, 4))
@@ -194,7 +194,7 @@ def test_the_option_that_the_error_names_restores_the_old_split():
     assert_same(copies(model.parameters()), copies(whole.parameters()))
 
 
-def test_a_state_of_the_old_split_loads_if_no_algorithm_changed():
+def test_state_of_old_split_loads_if_no_algorithm_changed():
     model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(6, 4))
     old = old_optimizer(model)
     train(old, model, (0, 2))

@@ -3,5 +3,5 @@ from tiny_data import cifar10, image_folder  # the documented commands run on th
 
 __all__ = ["cifar10", "image_folder"]
 
-# The examples' tensors are small: more threads would only get in each other's way.
+# The tensors of the examples are small, so one thread is fastest.
 torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Runs every example of README.md and docs/."""
+"""Runs all examples in README.md and docs/."""
 
 import re
 import shlex
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# docs/recipes.md needs frameworks that are not installed here: tests/recipes runs it.
+# docs/recipes.md needs frameworks that are not installed. tests/recipes tests it.
 DOCUMENTS = [ROOT / "README.md", *sorted(set((ROOT / "docs").glob("*.md")) - {ROOT / "docs" / "recipes.md"})]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language):
-    """Each block of the language as (document's name, its first line's number, text)."""
+    """Return the code blocks of a language as (document, number of the first line, text)."""
     for document in DOCUMENTS:
         text = document.read_text()
         for match in BLOCK.finditer(text):
@@ -29,7 +29,7 @@ def parameters(language):
 
 @pytest.mark.parametrize("document", {document for document, _, _ in blocks("python")}, ids=str)
 def test_python(document, monkeypatch, tmp_path):
-    # A document's blocks go on from one another. Blank lines put tracebacks at the document's lines.
+    # The blocks of a document run as one program. Blank lines give tracebacks the line numbers of the document.
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for name, line, text in blocks("python"):
@@ -48,7 +48,7 @@ def test_console(document, line, text):
 
 
 @pytest.mark.parametrize(("document", "line", "text"), parameters("cpp") + parameters("cmake"))
-def test_is_part_of_a_file_that_is_built(document, line, text):
+def test_block_is_part_of_a_tested_file(document, line, text):
     built = [*ROOT.glob("tests/cmake_project/*"), *ROOT.glob("tests/subproject/*"), *ROOT.glob("examples/**/*")]
     assert any(text in path.read_text() for path in built if path.is_file()), (
         f"the block at {document}:{line} is in no file of tests/cmake_project, tests/subproject or examples"

@@ -1,4 +1,4 @@
-"""Every command in docs/training.md and docs/experiments.md runs, and every flag is documented."""
+"""All commands in docs/training.md and docs/experiments.md run, and all flags are documented."""
 
 import re
 import shlex
@@ -15,21 +15,21 @@ EXPERIMENTS = ROOT / "docs" / "experiments.md"
 
 
 def commands(document, *names):
-    """The lines of a document that are one of these commands, each with its name and flags."""
+    """Return (name, flags) of the lines of a document that contain one of these commands."""
     lines = document.read_text().replace("\\\n", "").splitlines()
     found = [shlex.split(line)[1:] for line in lines if line.startswith("tensorion ")]
     return [pytest.param(name, flags, id=shlex.join([name, *flags])) for name, *flags in found if name in names]
 
 
 def replace(flags, values):
-    """The flags as words, with other values for some; None leaves a flag out."""
+    """Replace the values of some flags, and return the words of the command line. None removes a flag."""
     kept = [flag for i, flag in enumerate(flags) if {flag, flags[i - 1]}.isdisjoint(values)]
     return [*kept, *words(values)]
 
 
 @pytest.mark.parametrize(("name", "flags"), commands(TRAINING, "train", "compare"))
-def test_trainings_run(name, flags, cifar10, tmp_path):
-    # As they stand, except for the data and the size.
+def test_documented_training_commands_run(name, flags, cifar10, tmp_path):
+    # Only the data and the size are changed.
     values = {
         **TINY_RUN,
         **{"--dataset": "cifar10", "--data": cifar10, "--model": "resnet18", "--image-size": None, "--weights": None},
@@ -45,12 +45,12 @@ def test_trainings_run(name, flags, cifar10, tmp_path):
     run(name, *replace(flags, values))
 
 
-# What replaces the flags of a documented command, so that it takes a second or two.
+# Replacements for flags of documented commands, so that each takes a second or two.
 TINY = {
     "laplace": {"--problems": "3x4x2", "--steps": "10", "--lrs": "0.01", "--seeds": "0", "--threads": "1"},
     "ablation": {**TINY_RUN, "--seeds": "0", "--optimizers": "modes-0,sgd", "--grid-epochs": "1"},
     "tightness": TINY_TIGHTNESS,
-    # The data sets of the presets have other classes and sizes; flags overrule presets.
+    # The data sets of the presets have other classes and sizes. Flags override presets.
     "compare": {
         **TINY_RUN,
         **{"--dataset": "cifar10", "--model": "resnet18", "--image-size": "32", "--weights": None},
@@ -60,13 +60,13 @@ TINY = {
 
 
 @pytest.mark.parametrize(("name", "flags"), commands(EXPERIMENTS, *TINY))
-def test_experiments_run(name, flags, image_folder, tmp_path):
+def test_documented_experiments_run(name, flags, image_folder, tmp_path):
     values = {"--scale": "smoke", "--out": tmp_path / "out", **TINY[name]}
     if name != "laplace":
         values["--data"] = image_folder
     if "--grid" not in flags:
         values["--grid-epochs"] = None
-    # The program without its launcher draws no figures; tests/program looks at those.
+    # Without its launcher, the program draws no figures. tests/program checks the figures.
     program = Path(tensorion.__file__).parent / "bin" / "tensorion"
     result = run(name, *replace(flags, values), program=program)
     assert result.stdout.endswith(f"figures: tensorion report {tmp_path / 'out'}\n")

@@ -1,4 +1,4 @@
-"""Runs the Python examples on tiny data. (That in C++ is part of the test cmake_project.)"""
+"""Runs the Python examples on tiny data. The C++ example is part of the test cmake_project."""
 
 import importlib.util
 import re
@@ -28,8 +28,8 @@ def timm():
     for package in ("timm", "torchvision"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed")
-    # timm imports torchvision. Where that was made for another torch its operators, which nothing here uses,
-    # are declared before.
+    # timm imports torchvision. If torchvision was built for another torch, it fails unless its operators are declared.
+    # The examples do not use them.
     library = torch.library.Library("torchvision", "FRAGMENT")
     try:
         torch.ops.load_library(Path(importlib.util.find_spec("torchvision").origin).with_name("_C.so"))
@@ -47,14 +47,14 @@ def accuracies(output):
 
 
 def stripes(count):
-    """Pictures of two classes: stripes across, or down."""
+    """Create images of two classes: horizontal or vertical stripes."""
     y = torch.arange(count) % 2
     wave = (128 + 60 * torch.sin(torch.arange(32.0))).expand(3, 32, 32)
     x = torch.stack([wave, wave.transpose(1, 2)])[y] + 20 * gaussian((count, 3, 32, 32), count)
     return x.clamp(0, 255).to(torch.uint8), y.to(torch.uint8)
 
 
-def test_whole_or_split_on_generated_pictures(run, monkeypatch):
+def test_whole_or_split_on_generated_images(run, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)
     output = run("whole_or_split.py", "--synthetic", "--epochs", 2, "--seeds", 1, "--lr", 0.01)
     rows = [line.split() for line in output.splitlines()[1:]]
@@ -63,9 +63,9 @@ def test_whole_or_split_on_generated_pictures(run, monkeypatch):
     assert rows[0][3] != rows[1][3]
 
 
-def test_train_cifar_on_generated_pictures(run):
+def test_train_cifar_on_generated_images(run):
     output = run("train_cifar.py", "--synthetic", "--epochs", 2, "--batch-size", 32)
-    assert "256 pictures to train with, 128 to test with" in output
+    assert "256 training images, 128 test images" in output
     assert accuracies(output)[-1] > 0.9
 
 
@@ -74,11 +74,11 @@ def test_train_cifar_on_binary_files(run, tmp_path):
         x, y = stripes(count)
         (tmp_path / f"{name}.bin").write_bytes(torch.cat([y[:, None], x.flatten(1)], 1).numpy().tobytes())
     output = run("train_cifar.py", "--data", tmp_path, "--epochs", 2, "--batch-size", 16, "--unfolding", "online")
-    assert "128 pictures to train with, 32 to test with" in output
+    assert "128 training images, 32 test images" in output
     assert accuracies(output)[-1] > 0.9
 
 
-def write_pictures(folder, count):
+def write_images(folder, count):
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     for index, (x, y) in enumerate(zip(*stripes(count), strict=True)):
         place = folder / ("down" if y else "across")
@@ -87,28 +87,28 @@ def write_pictures(folder, count):
 
 
 def test_train_cifar_on_folders(run, tmp_path):
-    write_pictures(tmp_path / "train", 64)
-    write_pictures(tmp_path / "test", 16)
+    write_images(tmp_path / "train", 64)
+    write_images(tmp_path / "test", 16)
     output = run("train_cifar.py", "--data", tmp_path, "--epochs", 4, "--batch-size", 16)
-    assert "64 pictures to train with, 16 to test with" in output
+    assert "64 training images, 16 test images" in output
     assert accuracies(output)[-1] > 0.9
 
 
-def test_train_cifar_says_what_is_missing(run, tmp_path, monkeypatch):
-    with pytest.raises(SystemExit, match=r"neither CIFAR-10's binary files .* nor folders train and test"):
+def test_train_cifar_errors_say_what_is_missing(run, tmp_path, monkeypatch):
+    with pytest.raises(SystemExit, match=r"expected CIFAR-10's binary files .* or folders train and test, got"):
         run("train_cifar.py", "--data", tmp_path)
     (tmp_path / "train").mkdir()
     (tmp_path / "test").mkdir()
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(SystemExit, match="need Pillow: pip install pillow"):
         run("train_cifar.py", "--data", tmp_path)
-    with pytest.raises(SystemExit, match="a batch of 1000 needs as many pictures, got 256"):
+    with pytest.raises(SystemExit, match="expected at least 1000 training images for one batch, got 256"):
         run("train_cifar.py", "--synthetic", "--batch-size", 1000)
 
 
-def test_finetune_timm_says_what_is_missing(run, monkeypatch):
+def test_finetune_timm_errors_say_what_is_missing(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(SystemExit, match="this example needs timm, and the torchvision that fits"):
+    with pytest.raises(SystemExit, match="this example needs timm and a torchvision built for"):
         run("finetune_timm.py")
 
 
@@ -150,5 +150,5 @@ def test_finetune_timm(run, timm, tmp_path, monkeypatch, name, options, paramete
     with pytest.raises(SystemExit, match=r"nowhere\.pth does not exist: download the weights"):
         run("finetune_timm.py", *arguments, "--weights", tmp_path / "nowhere.pth")
     torch.save({"weight": torch.ones(3)}, tmp_path / "other.pth")
-    with pytest.raises(SystemExit, match=r"other\.pth does not hold weights of this model"):
+    with pytest.raises(SystemExit, match=r"other\.pth does not contain weights of this model"):
         run("finetune_timm.py", *arguments, "--weights", tmp_path / "other.pth")

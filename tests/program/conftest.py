@@ -6,15 +6,15 @@ from tiny_data import cifar10, image_folder
 
 __all__ = ["cifar10", "compared", "image_folder"]
 
-# The program leaves signals alone that it was started to ignore, as by nohup or in the background of a script. Tests
-# send it these, however they were started themselves.
+# The program does not handle signals that were ignored when it was started, for example by nohup or by a script that
+# runs in the background. Tests send these signals, so restore their default handling.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
 def compared(tmp_path_factory):
-    """A report on a comparison, made where neither torch nor the package can be imported."""
+    """A report on a comparison, created where neither torch nor the package can be imported."""
     folder = tmp_path_factory.mktemp("runs") / "compared"
     values = make_comparison(folder)
     forbidden = tmp_path_factory.mktemp("forbidden")

@@ -1,4 +1,4 @@
-"""The installed program: how the tests run it and read what it writes."""
+"""Helpers that run the installed program and read its files."""
 
 import json
 import struct
@@ -11,7 +11,7 @@ PROGRAM = Path(sysconfig.get_path("scripts")) / "tensorion"
 
 
 def run(*arguments, expect=0, program=PROGRAM, **options):
-    """Fails if the exit status is not the expected one."""
+    """Run the program, and check its exit status."""
     command = [program, *map(str, arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300, **options)
     assert result.returncode == expect, result.stderr
@@ -19,7 +19,7 @@ def run(*arguments, expect=0, program=PROGRAM, **options):
 
 
 def words(flags):
-    """The words of a command line from {"--flag": value}; a flag whose value is None is left out."""
+    """Convert {"--flag": value} to the words of a command line. Flags whose value is None are omitted."""
     return [str(word) for flag, value in flags.items() if value is not None for word in (flag, value)]
 
 
@@ -36,12 +36,12 @@ def files(folder):
 
 
 def pictures(folder):
-    """The figures of the report on a folder of results."""
+    """Return the names of the figures in the report on a folder of results."""
     return {path.name for path in (folder / "report").glob("*.png")}
 
 
 def write_safetensors(path, tensors):
-    """Writes NumPy arrays by hand: 8 bytes of header length, JSON, data."""
+    """Write NumPy arrays to a safetensors file: 8 bytes of header length, a JSON header, and the data."""
     header, data = {}, b""
     for name, array in tensors.items():
         kind = {"float32": "F32", "int32": "I32", "int64": "I64"}[array.dtype.name]
@@ -53,7 +53,7 @@ def write_safetensors(path, tensors):
 
 
 def read_safetensors(path):
-    """The tensors as bytes."""
+    """Read the tensors of a safetensors file as bytes."""
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])

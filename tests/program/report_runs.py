@@ -1,4 +1,4 @@
-"""Runs to report on, written as the program writes them, and readers of what a report says."""
+"""Helpers that write runs in the program's format and read reports."""
 
 import json
 import os
@@ -17,14 +17,14 @@ SAMPLES = 6000
 
 
 def report(*arguments, path=None):
-    """Runs `tensorion report`, with modules in the folder `path` before all others."""
+    """Run `tensorion report`. Modules in the folder `path` take precedence."""
     environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
     command = [PROGRAM, "report", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
 
 
 def make_run(folder, optimizer="sgd", seed=0, epochs=5, status="finished", **options):
-    """Writes a run as `tensorion train` does, and gives its quantities as arrays over the epochs."""
+    """Write a run in the format of `tensorion train`, and return its quantities as arrays over the epochs."""
     rng = np.random.default_rng([seed, *optimizer.encode()])
     decay = np.exp(-np.arange(1, epochs + 1) / 2)
     values = {
@@ -49,7 +49,7 @@ def make_run(folder, optimizer="sgd", seed=0, epochs=5, status="finished", **opt
 
 
 def make_comparison(folder, optimizers=OPTIMIZERS, seeds=(0, 1, 2), **options):
-    """A run for each, and the files of the comparison itself."""
+    """Write one run per optimizer and seed, and the files of the comparison itself."""
     values = {
         name: [make_run(folder / f"{name}-seed{seed}", name, seed, **options) for seed in seeds] for name in optimizers
     }
@@ -60,7 +60,7 @@ def make_comparison(folder, optimizers=OPTIMIZERS, seeds=(0, 1, 2), **options):
 
 
 def rows(table):
-    """The cells of a printed table by their labels."""
+    """Return the cells of a printed table by row label."""
     lines = table.split("\n\n")[1].splitlines()
     assert lines[0].split()[0] == "optimizer"
     cells = [re.split(r"\s{2,}", re.sub(r"± +", "± ", line)) for line in lines[1:] if not line.startswith("(")]
@@ -72,7 +72,7 @@ def spread(values, digits):
 
 
 class Page(HTMLParser):
-    """The tags, the text, the cells of the tables and the attributes of a page."""
+    """Collects the tags, texts, table cells and attributes of a page."""
 
     VOID = ("meta", "img")
 
@@ -104,14 +104,14 @@ class Page(HTMLParser):
 
 
 def colours_in(path):
-    """How many pixels have each colour."""
+    """Count the pixels of each color."""
     pixels = np.round(255 * matplotlib.image.imread(path)[..., :3]).astype(int)
     names, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
     return {f"#{r:02X}{g:02X}{b:02X}": count for (r, g, b), count in zip(names, counts, strict=True)}
 
 
 def cut_short(folder, epochs, half=False, **last):
-    """Leaves the first epochs of a run, with other values in the last and maybe half a line after it."""
+    """Keep the first epochs of a run, change values of the last one, and optionally add half a line."""
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     kept = lines[:epochs]
     if last:

@@ -1,8 +1,8 @@
-"""Bad input to the program, a table: exit status, words that name the culprit, and no file changed.
+"""Bad input of the program: a table of command lines, exit statuses and parts of messages. No file may change.
 
-Exit status 2 is a command line that is wrong: an unknown option, or a value that an option cannot have. 1 is anything
-else: files, data, a run that diverged. `train` and `compare` have more cases
-in test_train.py and test_compare.py.
+Exit status 2 means a bad command line: an unknown option, or a bad value of an option. Exit status 1 means any other
+error, such as bad files or data, or a run that diverged. More cases of `train` and `compare` are in test_train.py and
+test_compare.py.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from tiny_training import TINY_MODEL, write_cifar10
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with data, runs and files, good and bad."""
+    """A folder with valid and invalid data, runs and files."""
     folder = tmp_path_factory.mktemp("place")
     write_cifar10(make(folder / "data"))
     flags = tiny_training.flags(folder / "data", epochs=1)
@@ -29,7 +29,7 @@ def place(tmp_path_factory):
     program.run("laplace", *laplace(), "--out", folder / "laplace")
     shutil.rmtree(folder / "laplace" / "report", ignore_errors=True)
 
-    # Data that is not right.
+    # Invalid data.
     shutil.copytree(folder / "data", folder / "short")
     (folder / "short" / "data_batch_3.bin").write_bytes(b"\1" * 3072)
     shutil.copytree(folder / "data", folder / "no-test")
@@ -47,7 +47,7 @@ def place(tmp_path_factory):
     (make(folder / "pictures" / "train" / "a") / "x.jpg").write_bytes(b"no picture")
     (make(folder / "pictures" / "test" / "a") / "x.jpg").write_bytes(b"no picture")
 
-    # Weights that are not right.
+    # Invalid weights.
     good = (folder / "run" / "weights.safetensors").read_bytes()
     (folder / "truncated.safetensors").write_bytes(good[:-100])
     (folder / "flipped.safetensors").write_bytes(good[:-100] + bytes([good[-100] ^ 8]) + good[-99:])
@@ -58,7 +58,7 @@ def place(tmp_path_factory):
     write_safetensors(folder / "vectors.safetensors", {"bias": np.zeros(3, np.float32)})
     write_safetensors(folder / "integers.safetensors", {"a": np.zeros(2, np.int32)})
 
-    # Runs that are not right.
+    # Invalid runs.
     for name in ("config", "no-config", "summary", "metrics", "fewer", "checkpoint"):
         shutil.copytree(folder / "run", folder / f"run-{name}")
     (folder / "run-config" / "config.json").write_text('{"dataset": ')
@@ -94,7 +94,7 @@ def snapshot(folder):
 
 
 def train(*flags):
-    """A training of the tiny data: flags replace those of the same name."""
+    """Return a command that trains on the tiny data. The flags replace default flags of the same name."""
     given = dict(zip(flags[::2], flags[1::2], strict=False))
     common = {"--dataset": "cifar10", "--data": "{place}/data", "--epochs": "1", "--batch-size": "20"}
     common |= {"--threads": "1", "--out": "{place}/out", **dict(zip(TINY_MODEL[::2], TINY_MODEL[1::2], strict=True))}
@@ -365,9 +365,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input_is_named_and_changes_nothing(case, place):
+def test_bad_input_is_an_error_and_changes_nothing(case, place):
     arguments, status, words = CASES[case]
-    shutil.rmtree(place / "out", ignore_errors=True)  # of a case that failed
+    shutil.rmtree(place / "out", ignore_errors=True)  # A failed case may have left it.
     before = snapshot(place)
     command = [PROGRAM, *(word.replace("{place}", str(place)) for word in arguments)]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=place)
@@ -385,7 +385,7 @@ def test_output_that_cannot_be_written_is_an_error():
     assert "cannot write to standard output: No space left on device" in result.stderr
 
 
-def test_a_reader_that_goes_away_ends_the_program():
+def test_program_ends_if_its_reader_ends():
     with subprocess.Popen([PROGRAM, "inspect", "resnet18"], stdout=subprocess.PIPE) as process:
         process.stdout.close()
     assert process.returncode in (0, -signal.SIGPIPE)

@@ -1,4 +1,4 @@
-"""`tensorion compare` on tiny data, through the real program."""
+"""`tensorion compare` on tiny data."""
 
 import re
 
@@ -48,19 +48,19 @@ def test_compare(compared, tmp_path):
         assert line.split()[:5] == [entry["optimizer"], "2", *expected]
     assert lines[-1] == f"results in {out}"
 
-    # The same as one run, and so the same data and weights for all.
+    # Each run equals a separate run of `train`, so all runs have the same data and initial weights.
     index = flags.index("--optimizers")
     alone = ["--optimizer", "adamw", "--seed", "1", "--lr", "2e-3", "--out", tmp_path / "adamw-seed1"]
     run("train", *flags[1:index], *alone)
     assert without_times(metrics(tmp_path / "adamw-seed1")) == without_times(metrics(out / "adamw-seed1"))
 
-    # Over already: the same table at once.
+    # The comparison has finished, so --resume prints the same table at once.
     again = run(*flags, "--out", out, "--resume")
     assert again.stdout == result.stdout
     assert again.stderr == ""
 
 
-def test_the_report_has_the_same_means_and_deviations(cifar10, tmp_path):
+def test_report_has_same_means_and_deviations(cifar10, tmp_path):
     flags = tiny_training.flags(cifar10, epochs=1)
     run("compare", *flags, "--optimizers", "sgd,tensorion", "--seeds", "0,1,2", "--out", tmp_path)
     lines = run("report", tmp_path, "--dpi", "40").stdout.splitlines()
@@ -71,7 +71,7 @@ def test_the_report_has_the_same_means_and_deviations(cifar10, tmp_path):
         assert f"{loss['mean']:.4f} ± {loss['std']:.4f}" in line
 
 
-def test_compare_goes_on_where_it_was_stopped(compared, tmp_path):
+def test_compare_resumes(compared, tmp_path):
     flags, out = compared
     flags = ["0" if value == "0,1" else value for value in flags]
     run(*flags, "--out", tmp_path / "whole")
@@ -79,12 +79,12 @@ def test_compare_goes_on_where_it_was_stopped(compared, tmp_path):
     with stuck_after_an_epoch(*flags, folder=out / "sgd-seed0") as program:
         program.process.kill()
     run(*flags)
-    run("compare", "--resume", out)  # without its flags: it is over
+    run("compare", "--resume", out)  # The comparison has finished. No flags are needed.
     for name in ("sgd-seed0", "adamw-seed0", "tensorion-seed0"):
         assert_same_results(out / name, tmp_path / "whole" / name)
 
 
-def test_compare_goes_on_without_a_run_that_diverges(common, tmp_path):
+def test_compare_continues_after_a_run_diverges(common, tmp_path):
     out = tmp_path / "all"
     flags = ["--optimizers", "sgd,muon", "--lr", "sgd=1e30,muon=0.01", "--out", out]
     result = run("compare", *common, *flags)
@@ -107,5 +107,5 @@ def test_compare_goes_on_without_a_run_that_diverges(common, tmp_path):
         (["--seeds", "1,1"], "--seeds must not name one twice"),
     ],
 )
-def test_compare_names_wrong_options(flags, message, common, tmp_path):
+def test_compare_rejects_bad_options(flags, message, common, tmp_path):
     assert message in run("compare", *common, *flags, "--out", tmp_path / "all", expect=2).stderr

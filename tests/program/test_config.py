@@ -1,4 +1,4 @@
-"""--config and --print-config: flags from a file, and back into one."""
+"""--config reads options from a file, and --print-config prints them in the same format."""
 
 import json
 import re
@@ -21,7 +21,7 @@ def config_file(folder, text, name="config.toml"):
 
 
 def printed(*words):
-    tomllib = pytest.importorskip("tomllib")  # of Python 3.11
+    tomllib = pytest.importorskip("tomllib")  # since Python 3.11
     return tomllib.loads(run(*words, "--print-config").stdout)
 
 
@@ -34,7 +34,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_runs_own_config_repeats_it_exactly(name, common, tmp_path):
+def test_config_of_a_run_reproduces_it_exactly(name, common, tmp_path):
     first, second = tmp_path / "x", tmp_path / "y"
     run("train", *common, *RUNS[name], "--out", first)
     data = common[common.index("--data") + 1]
@@ -43,7 +43,7 @@ def test_a_runs_own_config_repeats_it_exactly(name, common, tmp_path):
     assert read_json(second / "config.json") == read_json(first / "config.json")
 
 
-def test_what_is_printed_is_what_runs(common, tmp_path):
+def test_print_config_prints_the_options_of_the_run(common, tmp_path):
     flags = [*common, *RUNS["tensorion"], "--label-smoothing", "0.1"]
     text = run("train", *flags, "--print-config").stdout
     path = config_file(tmp_path, text)
@@ -53,7 +53,7 @@ def test_what_is_printed_is_what_runs(common, tmp_path):
     assert_same_results(tmp_path / "y", tmp_path / "x")
 
 
-def test_the_command_line_overrides_the_file(tmp_path):
+def test_command_line_overrides_config_file(tmp_path):
     path = config_file(tmp_path, 'epochs = 7\nbatch-size = 5\nlabel_smoothing = 0.25 # a comment\nlabel = "a # b"\n')
     values = printed("train", "--config", path, "--epochs", "3")
     assert values["epochs"] == 3
@@ -64,7 +64,7 @@ def test_the_command_line_overrides_the_file(tmp_path):
     assert values["channels_last"] is True
 
 
-def test_compare_takes_values_by_method(tmp_path):
+def test_compare_accepts_values_per_method(tmp_path):
     path = config_file(
         tmp_path, 'optimizers = ["sgd", "fast=tensorion"]\nseeds = [4, 5]\nlr = {sgd = 0.5, fast = 0.25}\n'
     )
@@ -77,17 +77,17 @@ def test_compare_takes_values_by_method(tmp_path):
     assert printed("compare", "--config", again) == values
 
 
-def test_a_preset_yields_to_the_file_and_the_file_to_flags(tmp_path):
+def test_precedence_of_flags_config_file_and_preset(tmp_path):
     path = config_file(tmp_path, 'preset = "cifar10"\nepochs = 2\n')
     values = printed("compare", "--config", path, "--scale", "small", "--width", "0.5")
-    assert values["epochs"] == 2  # the preset has 10
-    assert values["width"] == 0.5  # and 0.25
+    assert values["epochs"] == 2  # The preset has 10.
+    assert values["width"] == 0.5  # The preset has 0.25.
     assert values["limit_train"] == 10000
     assert set(values["lr"]) == {"sgd", "adamw", "tensorion-sgd", "tensorion-adamw"}
 
 
 @pytest.mark.parametrize("command", ["ablation", "tightness"])
-def test_other_commands_have_it(command, tmp_path):
+def test_other_commands_accept_config(command, tmp_path):
     path = config_file(tmp_path, "epochs = 3\n")
     assert printed(command, "--config", path, "--scale", "smoke")["epochs"] == 3
 
@@ -105,7 +105,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_errors_name_the_file_and_leave_nothing(name, tmp_path):
+def test_errors_name_the_file_and_write_nothing(name, tmp_path):
     text, message = ERRORS[name]
     path = config_file(tmp_path, text)
     result = run("train", "--config", path, "--out", tmp_path / "run", expect=1 if "line" in message else 2)
@@ -114,12 +114,12 @@ def test_errors_name_the_file_and_leave_nothing(name, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_json_that_is_not_an_object(tmp_path):
+def test_json_must_be_an_object(tmp_path):
     path = config_file(tmp_path, json.dumps([1]), "config.json")
     assert "expected an object of options, got [1]" in run("train", "--config", path, expect=1).stderr
 
 
-def test_compare_runs_from_a_file(cifar10, tmp_path):
+def test_compare_with_config_file(cifar10, tmp_path):
     lines = [
         f"{key[2:]} = {json.dumps(value.split(',') if ',' in value else value)}" for key, value in TINY_RUN.items()
     ]
@@ -133,7 +133,7 @@ def test_compare_runs_from_a_file(cifar10, tmp_path):
     assert {row["optimizer"] for row in metrics(tmp_path / "out")} == {"sgd", "muon"}
 
 
-def test_the_documented_file(tmp_path):
+def test_documented_config_file(tmp_path):
     (block,) = re.findall(r"```toml\n(.*?)```", (ROOT / "docs" / "training.md").read_text(), re.DOTALL)
     values = printed("compare", "--config", config_file(tmp_path, block))
     assert values["lr"] == {"sgd": 0.1, "muon": 0.005, "tensorion": 0.005}

@@ -1,4 +1,4 @@
-"""`compare --reference`: differences paired by seed, their confidence intervals, and the error of the test set."""
+"""`compare --reference`: paired differences by seed, their confidence intervals, and the binomial error."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from scipy import stats
 
 @pytest.fixture(scope="module")
 def compared(cifar10, tmp_path_factory):
-    """A comparison over three seeds, and what it printed."""
+    """A comparison with three seeds, and its output."""
     out = tmp_path_factory.mktemp("differences") / "all"
     flags = [*tiny_training.flags(cifar10, epochs=1), "--optimizers", "sgd,adamw,muon", "--seeds", "0,1,2"]
     result = run("compare", *flags, "--limit-train", "60", "--reference", "adamw", "--out", out)
@@ -24,7 +24,7 @@ def accuracies(out, method):
     return np.array([entry["final"]["test_accuracy"] for entry in runs])
 
 
-def test_intervals_are_those_of_scipy(compared):
+def test_intervals_match_scipy(compared):
     out, printed = compared
     differences = read_json(out / "summary.json")["differences"]
     assert differences["reference"] == "adamw"
@@ -35,14 +35,14 @@ def test_intervals_are_those_of_scipy(compared):
         expected = (accuracies(out, entry["method"]) - accuracies(out, "adamw")).mean()
         assert entry["pairs"] == 3
         assert entry["mean"] == pytest.approx(expected, abs=1e-12)
-        if math.isfinite(low):  # equal differences have no deviation
+        if math.isfinite(low):  # The deviation of equal differences is zero.
             assert (entry["low"], entry["high"]) == pytest.approx((low, high), abs=1e-9)
         interval = rf"\[{100 * entry['low']:+.2f}, {100 * entry['high']:+.2f}\]"
         line = rf"^{entry['method']} +3 +{re.escape(f'{100 * expected:+.2f}')} +"
         assert re.search(line + interval.replace("+", r"\+").replace(".", r"\."), printed, re.MULTILINE)
 
 
-def test_the_binomial_error_stands_beside_the_deviation(compared):
+def test_table_shows_binomial_error(compared):
     out, printed = compared
     summary = read_json(out / "summary.json")
     assert summary["test_samples"] == 50
@@ -54,7 +54,7 @@ def test_the_binomial_error_stands_beside_the_deviation(compared):
         assert f"  {100 * error:.2f}  " in line
 
 
-def test_the_report_draws_them(compared):
+def test_report_draws_differences(compared):
     out, _ = compared
     text = run("report", out, "--dpi", "40").stdout
     assert "Test accuracy minus that of adamw" in text
@@ -69,7 +69,7 @@ def test_one_seed_has_no_interval(cifar10, tmp_path):
     assert (entry["low"], entry["high"]) == (None, None)
 
 
-def test_the_reference_must_be_compared(tmp_path):
+def test_reference_must_be_one_of_the_methods(tmp_path):
     result = run("compare", "--optimizers", "sgd,muon", "--reference", "moun", "--out", tmp_path / "all", expect=2)
     assert "--reference must be one of the methods that are compared, sgd, muon, got 'moun'" in result.stderr
     assert "did you mean muon?" in result.stderr

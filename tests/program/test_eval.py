@@ -1,4 +1,4 @@
-"""`tensorion eval` and the report on it, and --dry-run."""
+"""`tensorion eval` and its report, --dry-run, and validation samples."""
 
 import re
 
@@ -16,7 +16,7 @@ def trained(cifar10, tmp_path_factory):
     return folder
 
 
-def test_it_agrees_with_the_training(trained, cifar10):
+def test_eval_agrees_with_training(trained, cifar10):
     result = run("eval", "--weights", trained / "weights.safetensors", "--data", cifar10)
     values, last = read_json(trained / "evaluation.json"), metrics(trained)[-1]
     assert values["test_accuracy"] == last["test_accuracy"]
@@ -24,7 +24,7 @@ def test_it_agrees_with_the_training(trained, cifar10):
     assert f"accuracy {100 * last['test_accuracy']:.2f} %" in result.stdout
     confusion = np.array(values["confusion"])
     assert confusion.shape == (CLASSES, CLASSES)
-    assert confusion.sum(1).tolist() == [5] * CLASSES  # pictures of each class
+    assert confusion.sum(1).tolist() == [5] * CLASSES  # images per class
     assert confusion.trace() == round(50 * last["test_accuracy"])
     # The printed matrix is the same.
     rows = [line.split() for line in result.stdout.splitlines() if re.match(r"\d+  \S+  ", line)]
@@ -32,30 +32,30 @@ def test_it_agrees_with_the_training(trained, cifar10):
     assert "confusion_matrix.png" in pictures(trained)
 
 
-def test_averaged_weights(trained, cifar10, tmp_path):
+def test_eval_of_averaged_weights(trained, cifar10, tmp_path):
     run("eval", "--weights", trained / "weights.ema.safetensors", "--data", cifar10, "--out", tmp_path / "out")
     values, last = read_json(tmp_path / "out" / "evaluation.json"), metrics(trained)[-1]
     assert values["test_accuracy"] == last["ema_test_accuracy"]
     assert values["test_loss"] == pytest.approx(last["ema_test_loss"], rel=1e-6)
-    # A folder without a run has a report on the evaluation alone.
+    # The report on a folder without a run shows only the evaluation.
     assert pictures(tmp_path / "out") == {"confusion_matrix.png"}
 
 
-def test_weights_without_a_run_take_flags(trained, cifar10, tmp_path):
+def test_weights_without_a_run_need_flags(trained, cifar10, tmp_path):
     weights = tmp_path / "weights.safetensors"
     weights.write_bytes((trained / "weights.safetensors").read_bytes())
     result = run("eval", "--weights", weights, "--dataset", "cifar10", "--data", cifar10, *TINY_MODEL)
     assert f"accuracy {100 * metrics(trained)[-1]['test_accuracy']:.2f} %" in result.stdout
     assert "--out DIR saves the results" in result.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"weights.safetensors"}
-    # The model can be told by the weights, the data set by their metadata.
+    # The shapes of the weights determine the model, and their metadata names the data set.
     alone = run("eval", "--weights", weights, "--data", cifar10)
     assert alone.stdout == result.stdout
     flags = "--model resnet18 --width 0.125 --depths 1,1,1,1 --stem cifar --dataset cifar10"
     assert alone.stderr == f"flags inferred from the weights: {flags}\n"
 
 
-def test_weights_of_another_model(trained, cifar10, tmp_path):
+def test_weights_of_another_model_are_an_error(trained, cifar10, tmp_path):
     flags = ["--dataset", "cifar10", "--data", cifar10, "--model", "resnet34"]
     weights = tmp_path / "weights.safetensors"
     weights.write_bytes((trained / "weights.safetensors").read_bytes())
@@ -63,7 +63,7 @@ def test_weights_of_another_model(trained, cifar10, tmp_path):
     run("eval", "--dataset", "cifar10", "--data", cifar10, expect=2)  # --weights is required
 
 
-def test_report_draws_the_steps(trained, cifar10):
+def test_report_draws_logged_steps(trained, cifar10):
     run("report", trained)
     assert {"step_loss.png", "gradient_norm.png", "learning_rate.png"} <= pictures(trained)
     page = (trained / "report" / "index.html").read_text()
@@ -71,7 +71,7 @@ def test_report_draws_the_steps(trained, cifar10):
     assert 'name="viewport"' in page
 
 
-def test_a_broken_line_of_steps_is_named(trained, tmp_path):
+def test_error_names_broken_line_of_steps(trained, tmp_path):
     (tmp_path / "run").mkdir()
     for name in ("config.json", "metrics.jsonl", "summary.json", "steps.jsonl"):
         (tmp_path / "run" / name).write_bytes((trained / name).read_bytes())
@@ -105,7 +105,7 @@ def test_dry_run_of_a_comparison(cifar10, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_search_chooses_by_samples_held_out(cifar10, tmp_path):
+def test_search_uses_held_out_samples(cifar10, tmp_path):
     flags = [*tiny_training.flags(cifar10, epochs=1), "--optimizers", "sgd", "--grid", "--grid-lrs", "0.01,0.1"]
     result = run("compare", *flags, "--validation", "30", "--out", tmp_path / "out")
     assert "Validation accuracy (%) by learning rate" in result.stdout
@@ -116,12 +116,12 @@ def test_a_search_chooses_by_samples_held_out(cifar10, tmp_path):
     assert grid["validation"] == final["validation"] == 30
 
 
-def test_a_search_holds_out_a_tenth_by_default(cifar10, tmp_path):
+def test_search_holds_out_a_tenth_by_default(cifar10, tmp_path):
     flags = [*tiny_training.flags(cifar10, epochs=1), "--optimizers", "sgd", "--grid", "--grid-lrs", "0.01"]
     run("compare", *flags, "--out", tmp_path / "out")
     assert read_json(tmp_path / "out-grid" / "sgd-lr0.01" / "config.json")["test_samples"] == 12
 
 
-def test_validation_must_leave_samples(cifar10, tmp_path):
+def test_validation_must_leave_training_samples(cifar10, tmp_path):
     flags = [*tiny_training.flags(cifar10), "--validation", "120", "--out", tmp_path / "run"]
     assert "--validation must leave samples to train on" in run("train", *flags, expect=1).stderr

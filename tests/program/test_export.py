@@ -76,7 +76,7 @@ def init(**options):
 
 @pytest.fixture
 def wandb(tmp_path):
-    """The environment with a package of that name, which writes down what it is told."""
+    """An environment with a fake package `wandb`, which logs its calls to a file."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules" / "wandb.py").write_text(FAKE_WANDB)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
@@ -96,12 +96,12 @@ def test_wandb_offline(runs, wandb, tmp_path):
     assert losses[:2] == [row["train_loss"] for row in metrics(runs / "sgd-seed0")]
 
 
-def test_wandb_says_that_it_needs_a_login(runs, wandb):
+def test_wandb_requires_login(runs, wandb):
     result = run("export", runs, "--wandb", env=wandb, expect=1)
     assert "--wandb needs your login: run `wandb login`, or set WANDB_MODE=offline" in result.stderr
 
 
-def test_missing_packages_are_named(runs, tmp_path):
+def test_errors_name_missing_packages(runs, tmp_path):
     (tmp_path / "wandb.py").write_text("raise ModuleNotFoundError('no', name='wandb')")
     result = run("export", runs, "--wandb", env={**os.environ, "PYTHONPATH": str(tmp_path)}, expect=1)
     assert "pip install 'tensorion[wandb]'" in result.stderr

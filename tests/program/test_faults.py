@@ -1,4 +1,4 @@
-"""What a training survives: kills, a full disk, files that rot. Each time it ends as a run that was left alone."""
+"""Training survives kills, a full disk and damaged files: its result is that of an undisturbed run."""
 
 import contextlib
 import importlib.util
@@ -19,7 +19,7 @@ LAPLACE = ["laplace", "--problems", "3x4x2", "--optimizers", "adam,tensorion", "
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A folder with data, a run that was left alone, and one that was stopped, with two checkpoints."""
+    """A folder with data, an undisturbed run, and an interrupted run with two checkpoints."""
     folder = tmp_path_factory.mktemp("faults")
     (folder / "data").mkdir()
     write_cifar10(folder / "data")
@@ -37,8 +37,8 @@ def train(folder):
     return ["train", *tiny_training.flags(folder / "data"), "--resume"]
 
 
-def test_killed_at_random_moments_it_ends_the_same(tmp_path):
-    # More of them: scripts/kill_test.py --kills 50.
+def test_run_killed_at_random_moments_has_the_same_result(tmp_path):
+    # `scripts/kill_test.py --kills 50` is a longer version of this test.
     spec = importlib.util.spec_from_file_location("kill_test", ROOT / "scripts" / "kill_test.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
@@ -48,7 +48,7 @@ def test_killed_at_random_moments_it_ends_the_same(tmp_path):
     assert counts["while a file was written"] > 0
 
 
-# ---- Files that rot
+# ---- Damaged files
 
 
 def flip(path, bit):
@@ -57,7 +57,7 @@ def flip(path, bit):
     path.write_bytes(content)
 
 
-# The place of a bit in a file of `bits`, of which `header` are its header.
+# Positions of a bit in a file with `bits` bits, of which the first `header` belong to the header.
 PLACES = {
     "the first": lambda header, bits: 0,
     "the length's last": lambda header, bits: 7,
@@ -69,7 +69,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_one_flipped_bit_anywhere_in_a_checkpoint_is_noticed(place, whole, tmp_path):
+def test_flipped_bit_in_a_checkpoint_is_detected(place, whole, tmp_path):
     out = tmp_path / "stopped"
     shutil.copytree(whole / "stopped", out)
     newest = out / "checkpoint.safetensors"
@@ -83,7 +83,7 @@ def test_one_flipped_bit_anywhere_in_a_checkpoint_is_noticed(place, whole, tmp_p
     assert files(out) == files(whole / "whole")
 
 
-def test_two_damaged_checkpoints_are_both_named_and_kept(whole, tmp_path):
+def test_error_names_both_damaged_checkpoints_and_keeps_them(whole, tmp_path):
     out = tmp_path / "stopped"
     shutil.copytree(whole / "stopped", out)
     for name in ("checkpoint.safetensors", "checkpoint.previous.safetensors"):
@@ -95,7 +95,7 @@ def test_two_damaged_checkpoints_are_both_named_and_kept(whole, tmp_path):
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_a_checkpoint_cut_short_is_replaced_by_the_one_before(whole, tmp_path):
+def test_truncated_checkpoint_falls_back_to_previous_one(whole, tmp_path):
     out = tmp_path / "stopped"
     shutil.copytree(whole / "stopped", out)
     newest = out / "checkpoint.safetensors"
@@ -109,7 +109,7 @@ def test_a_checkpoint_cut_short_is_replaced_by_the_one_before(whole, tmp_path):
 
 @contextlib.contextmanager
 def small_disk(folder, size):
-    """A file system of so many bytes; skips where there is no right to mount one."""
+    """Mount a file system of this size in bytes. Skip the test without permission to mount."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
@@ -121,7 +121,7 @@ def small_disk(folder, size):
 
 
 def fill(folder):
-    """Leaves no room; returns the file that takes it."""
+    """Fill the file system, and return the file that takes the space."""
     status = os.statvfs(folder)
     ballast = folder / "ballast"
     ballast.write_bytes(bytes(status.f_bavail * status.f_frsize))
@@ -129,11 +129,11 @@ def fill(folder):
 
 
 def limited(size):
-    """Files of up to so many bytes: as a full disk, by a limit that needs no rights."""
+    """Limit the size of files in bytes, which acts like a full disk and needs no permissions."""
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
-def test_a_disk_that_fills_up_while_training(whole, tmp_path):
+def test_disk_that_fills_up_during_training(whole, tmp_path):
     with small_disk(tmp_path / "disk", "16m") as disk:
         out = disk / "stopped"
         flags = [*train(whole), "--out", out, "--checkpoint-every", "0"]
@@ -151,7 +151,7 @@ def test_a_disk_that_fills_up_while_training(whole, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["train", "laplace"])
-def test_a_full_disk_from_the_start(name, whole, tmp_path):
+def test_disk_that_is_full_from_the_start(name, whole, tmp_path):
     command = train(whole) if name == "train" else [*LAPLACE, "--resume"]
     with small_disk(tmp_path / "disk", "1m") as disk:
         fill(disk)
@@ -160,7 +160,7 @@ def test_a_full_disk_from_the_start(name, whole, tmp_path):
         assert "No space left on device" in message
 
 
-def test_a_first_checkpoint_that_cannot_be_written(whole, tmp_path):
+def test_first_checkpoint_cannot_be_written(whole, tmp_path):
     out = tmp_path / "stopped"
     flags = [*train(whole), "--out", out]
     result = run(*flags, expect=1, preexec_fn=limited(100_000))
@@ -170,7 +170,7 @@ def test_a_first_checkpoint_that_cannot_be_written(whole, tmp_path):
     assert_same_results(out, whole / "whole")
 
 
-def test_a_later_checkpoint_that_cannot_be_written_leaves_the_one_before(whole, tmp_path):
+def test_later_checkpoint_cannot_be_written(whole, tmp_path):
     out = tmp_path / "stopped"
     shutil.copytree(whole / "stopped", out)
     before = (out / "checkpoint.safetensors").read_bytes()
@@ -189,7 +189,7 @@ def test_laplace_on_a_full_disk(tmp_path):
     limit = (tmp_path / "whole" / "metrics.jsonl").stat().st_size * 2 // 3
     message = run(*flags, expect=1, preexec_fn=limited(limit)).stderr
     assert f"cannot write {out / 'metrics.jsonl'}: File too large" in message
-    assert (out / "metrics.jsonl").read_text().endswith("}\n")  # whole runs
+    assert (out / "metrics.jsonl").read_text().endswith("}\n")  # There are only complete lines.
     run(*flags)
 
     def errors(folder):
@@ -210,7 +210,7 @@ def test_compare_on_a_full_disk(whole, tmp_path):
         assert_same_results(out / name, tmp_path / "whole" / name)
 
 
-def test_a_report_on_a_full_disk(whole, tmp_path):
+def test_report_on_a_full_disk(whole, tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "report"
     flags = ["report", whole / "whole", "--out", out, "--dpi", "40"]

@@ -1,4 +1,4 @@
-"""Files are hostile: nothing in them is executed, and no memory is taken for what they only promise."""
+"""Malicious files: no code in them is run, and sizes in their headers allocate no memory."""
 
 import os
 import pickle
@@ -15,7 +15,7 @@ HOSTILE = ROOT / "tests" / "fuzz" / "corpus" / "safetensors"
 
 
 def inspect(path):
-    """The exit status, what it said, and the most memory it had, in MB."""
+    """Return the exit status, the errors, and the peak memory in MB."""
     command = [PROGRAM, "inspect", path]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
         errors = process.stderr.read().decode()
@@ -24,8 +24,8 @@ def inspect(path):
     return process.returncode, errors, usage.ru_maxrss / 1024
 
 
-class Bomb:
-    """Whoever unpickles it makes a file."""
+class MaliciousPickle:
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -34,20 +34,20 @@ class Bomb:
         return (Path.touch, (self.path,))
 
 
-def test_the_bomb_goes_off_if_pickles_are_trusted(tmp_path):
-    pickle.loads(pickle.dumps(Bomb(tmp_path / "executed")))
+def test_malicious_pickle_runs_code_if_it_is_loaded(tmp_path):
+    pickle.loads(pickle.dumps(MaliciousPickle(tmp_path / "executed")))
     assert (tmp_path / "executed").exists()
 
 
 @pytest.mark.parametrize("command", ["inspect", "train"])
 @pytest.mark.parametrize("writer", ["pickle", "torch.save"])
-def test_pickles_are_refused_and_not_executed(writer, command, cifar10, tmp_path):
+def test_pickles_are_rejected_without_running_code(writer, command, cifar10, tmp_path):
     mark = tmp_path / "executed"
     path = tmp_path / "weights.safetensors"
     if writer == "pickle":
-        path.write_bytes(pickle.dumps(Bomb(mark)))
+        path.write_bytes(pickle.dumps(MaliciousPickle(mark)))
     else:
-        torch.save(Bomb(mark), path)
+        torch.save(MaliciousPickle(mark), path)
     train = ["train", "--dataset", "cifar10", "--data", cifar10, *TINY_MODEL, "--threads", "1", "--weights", path]
     arguments = ["inspect", path] if command == "inspect" else [*train, "--out", tmp_path / "run"]
     assert f"[tensorion.safetensors] {path}" in run(*arguments, expect=1).stderr
@@ -55,7 +55,7 @@ def test_pickles_are_refused_and_not_executed(writer, command, cifar10, tmp_path
 
 
 @pytest.mark.parametrize("name", ["header_of_2^60_bytes", "tensor_of_2^60_bytes", "empty_and_huge"])
-def test_no_memory_is_taken_for_what_a_header_promises(name):
+def test_huge_sizes_in_headers_allocate_no_memory(name):
     usual = inspect(HOSTILE / "small")[2]
     status, errors, most = inspect(HOSTILE / name)
     assert status == 1
@@ -63,8 +63,8 @@ def test_no_memory_is_taken_for_what_a_header_promises(name):
     assert most < usual + 32
 
 
-def test_no_file_is_unpickled():
-    """`torch.load` reads tensors and plain containers only; nothing else reads pickles in Python."""
+def test_package_does_not_unpickle_files():
+    """`torch.load` reads only tensors and plain containers, and the package does not read pickles in any other way."""
     folders = ["python/tensorion", "python/tensorion_lab", "examples", "benchmarks", "scripts", "docs", "lab"]
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".cpp"}]
     files += [ROOT / "README.md"]

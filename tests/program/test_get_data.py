@@ -1,4 +1,4 @@
-"""scripts/get_data.sh against a file server on the loopback interface."""
+"""scripts/get_data.sh with a file server on the loopback interface."""
 
 import hashlib
 import http.server
@@ -17,7 +17,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves `files`; may cut an answer short or ignore ranges. Remembers (path, range) of every request."""
+    """Serves `files`, optionally truncates responses or ignores ranges, and records (path, range) of all requests."""
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
@@ -67,7 +67,7 @@ def server():
 
 @pytest.fixture
 def get_data(tmp_path, server):
-    """Runs a copy of the script whose table holds `sources`: [(name, file, bytes, checksum or None)]."""
+    """Run a copy of the script whose table lists `sources`: [(name, file, bytes, checksum or None)]."""
 
     def run(sources, *arguments, environment=()):
         scripts = tmp_path / "scripts"
@@ -121,7 +121,7 @@ FLAT = {"test_batch.bin": b"abc", "readme.html": b"<p>"}
 
 
 @pytest.mark.parametrize(("file", "pack"), [("c.tar.gz", tar_of), ("c.tgz", tar_of), ("c.zip", zip_of)])
-def test_archive_becomes_the_folder_of_the_data_set(get_data, server, tmp_path, file, pack):
+def test_archive_is_extracted_to_the_dataset_folder(get_data, server, tmp_path, file, pack):
     result = get_data([("cifar10", file, pack(CONTENT), None)], "cifar10", "made/here")
     assert result.returncode == 0, result.stderr
     assert "--data made/here" in result.stdout
@@ -130,7 +130,7 @@ def test_archive_becomes_the_folder_of_the_data_set(get_data, server, tmp_path, 
     before = len(server.requests)
     again = get_data([("cifar10", file, pack(CONTENT), None)], "cifar10", "made/here")
     assert again.returncode == 0
-    assert "already there" in again.stdout
+    assert "already exists" in again.stdout
     assert len(server.requests) == before
 
 
@@ -148,7 +148,7 @@ def test_default_folder_is_data(get_data, tmp_path):
     assert tree(tmp_path / "data") == {"n/a.gz": b"x"}
 
 
-def test_wrong_checksum_is_refused_and_leaves_nothing(get_data, tmp_path):
+def test_wrong_checksum_is_an_error_and_leaves_no_files(get_data, tmp_path):
     wrong = "sha256:" + "0" * 64
     sources = [("n", "a.gz", b"good", None), ("n", "b.gz", b"bad", wrong)]
     result = get_data(sources, "n", "made")
@@ -163,7 +163,7 @@ def test_wrong_checksum_is_refused_and_leaves_nothing(get_data, tmp_path):
     assert [p.name for p in (tmp_path / "mine").iterdir()] == ["keep"]
 
 
-def test_interrupted_download_goes_on_where_it_stopped(get_data, server, tmp_path):
+def test_interrupted_download_resumes(get_data, server, tmp_path):
     body = os.urandom(300_000)
     server.cut_after = 100_000
     first = get_data([("n", "a.gz", body, None)], "n", "d")
@@ -179,7 +179,7 @@ def test_interrupted_download_goes_on_where_it_stopped(get_data, server, tmp_pat
 
 
 @pytest.mark.parametrize("stale", ["no ranges", "too long"])
-def test_starts_over_where_it_cannot_go_on(get_data, server, tmp_path, stale):
+def test_download_restarts_if_it_cannot_resume(get_data, server, tmp_path, stale):
     body = os.urandom(1000)
     server.ranges = stale != "no ranges"
     (tmp_path / "d/.n.partial").mkdir(parents=True)
@@ -189,7 +189,7 @@ def test_starts_over_where_it_cannot_go_on(get_data, server, tmp_path, stale):
     assert tree(tmp_path / "d") == {"n/a.gz": body}
 
 
-def test_complete_download_is_not_fetched_again(get_data, server, tmp_path):
+def test_complete_download_is_not_repeated(get_data, server, tmp_path):
     archive = tar_of(CONTENT)
     (tmp_path / "d/.n.partial/content").mkdir(parents=True)
     (tmp_path / "d/.n.partial/content/half").write_bytes(b"an extraction that was killed")
@@ -201,7 +201,7 @@ def test_complete_download_is_not_fetched_again(get_data, server, tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["server", "file"])
-def test_what_is_missing_is_an_error_and_leaves_nothing(get_data, server, tmp_path, missing):
+def test_missing_file_is_an_error_and_leaves_no_files(get_data, server, tmp_path, missing):
     place = "9" if missing == "server" else f"{server.server_address[1]}/elsewhere"
     url = f"http://127.0.0.1:{place}"
     result = get_data([("n", "a.gz", b"x", None)], "n", "d", environment=[("TENSORION_DATA_URL", url)])
@@ -210,7 +210,7 @@ def test_what_is_missing_is_an_error_and_leaves_nothing(get_data, server, tmp_pa
     assert not (tmp_path / "d").exists()
 
 
-def test_wrong_use_is_explained(get_data):
+def test_bad_arguments_print_usage(get_data):
     sources = [("one", "a.gz", b"x", None), ("two", "b.gz", b"x", None)]
     result = get_data(sources, "three")
     assert result.returncode == 1
@@ -219,7 +219,7 @@ def test_wrong_use_is_explained(get_data):
     assert "usage" in get_data(sources, "--help").stdout
 
 
-def test_the_real_table_has_every_data_set_with_checksums():
+def test_real_table_lists_all_datasets_with_checksums():
     lines = (SCRIPTS / "data_sources.txt").read_text().splitlines()
     rows = [line.split() for line in lines if not line.startswith("#")]
     assert {row[0] for row in rows} == {"fashion-mnist", "cifar10", "cifar100", "tiny-imagenet", "imagenette"}

@@ -1,4 +1,4 @@
-"""`tensorion inspect`, and what the program says to `--version`, `--help` and a wrong command line."""
+"""`tensorion inspect`, `--version`, `--help`, and errors of the command line."""
 
 import json
 import math
@@ -23,7 +23,7 @@ def test_version_and_help():
     assert "--json" in run("inspect", "--help").stdout
 
 
-def test_json_says_what_the_library_says():
+def test_json_matches_library():
     shapes = [(64, 3, 7, 7), (512, 512, 3, 3), (1, 197, 384), (10,), (2, 3, 4, 5, 6)]
     report = inspect_json(",".join("x".join(map(str, shape)) for shape in shapes))
     assert [tuple(tensor["shape"]) for tensor in report["tensors"]] == shapes
@@ -48,19 +48,19 @@ def test_json_says_what_the_library_says():
 def test_resnet18():
     tensors = inspect_json("resnet18")["tensors"]
     assert len(tensors) == 21
-    # ResNet-18 has 11,689,512 weights, of which 9,600 in batch norms and 1,000 in the last bias.
+    # ResNet-18 has 11,689,512 weights, including 9,600 in batch norms and 1,000 in the last bias.
     assert sum(tensor["elements"] for tensor in tensors) == 11_689_512 - 9_600 - 1_000
     shapes = {tensor["name"]: tensor["shape"] for tensor in tensors}
     assert shapes["layer3.0.downsample.0.weight"] == [256, 128, 1, 1]
     assert shapes["layer4.1.conv2.weight"] == [512, 512, 3, 3]
 
 
-def test_every_model_is_known_by_its_name():
+def test_all_model_names_are_accepted():
     shapes = {tensor["name"]: tensor["shape"] for tensor in inspect_json("vit_small_patch16_224")["tensors"]}
     assert shapes["patch_embed.proj.weight"] == [384, 3, 16, 16]
 
 
-def test_table_has_a_line_for_each_unfolding_of_each_shape():
+def test_table_lists_all_unfoldings_of_all_shapes():
     lines = run("inspect", "8x4x3x3,5,8x4x3x3").stdout.splitlines()
     assert lines[0].split() == ["shape", "order", "update", "modes", "rows", "cols", "GFLOP"]
     rows = lines[1 : lines.index("")]
@@ -87,7 +87,7 @@ def test_table_has_a_line_for_each_unfolding_of_each_shape():
         ("x".join("2" * 25), "[tensorion.unfoldings] at most 24 modes"),
     ],
 )
-def test_bad_shapes_are_named(shapes, message):
+def test_bad_shapes_are_errors(shapes, message):
     result = run("inspect", shapes, expect=2)
     assert result.stdout == ""
     assert message in result.stderr
@@ -117,17 +117,17 @@ def test_norms_of_a_file(tmp_path):
     assert "nuclear" in table and "conv" in table and "{0,2}" in table
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_error_names_missing_file(tmp_path):
     assert "missing.safetensors" in run("inspect", tmp_path / "missing.safetensors", expect=1).stderr
 
 
-def test_a_short_file_is_named(tmp_path):
+def test_error_names_truncated_file(tmp_path):
     short = tmp_path / "short.safetensors"
     short.write_bytes(b"\x01\x02")
     assert "short.safetensors" in run("inspect", short, expect=1).stderr
 
 
-def test_a_file_without_floating_point_tensors_is_refused(tmp_path):
+def test_file_without_floating_point_tensors_is_an_error(tmp_path):
     integers = tmp_path / "integers.safetensors"
     write_safetensors(integers, {"count": np.array([3])})
     assert "expected floating-point tensors, got none" in run("inspect", integers, expect=1).stderr
@@ -142,14 +142,14 @@ def test_a_file_without_floating_point_tensors_is_refused(tmp_path):
         (("inspect", "3x4", "--jsn"), "--jsn"),
     ],
 )
-def test_bad_usage_is_named(arguments, message):
+def test_bad_usage_is_an_error(arguments, message):
     result = run(*arguments, expect=2)
     assert result.stdout == ""
     assert message in result.stderr
 
 
-def test_ends_when_its_reader_does():
-    # The launcher is Python, which ignores SIGPIPE; the program must not.
+def test_program_ends_if_its_output_is_closed():
+    # The launcher is a Python script, and Python ignores SIGPIPE. The program must not inherit that.
     program = subprocess.Popen([PROGRAM, "inspect", "x".join("2" * 13)], stdout=subprocess.PIPE)
     program.stdout.read(1)
     program.stdout.close()

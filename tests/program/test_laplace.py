@@ -1,4 +1,4 @@
-"""`tensorion laplace` at toy sizes."""
+"""`tensorion laplace` with small problems."""
 
 import math
 import re
@@ -25,7 +25,7 @@ def test_laplace(tmp_path):
     assert {row["problem"] for row in rows} == {"3x6x2", "5x4x2"}
     for problem in read_json(out / "summary.json")["problems"]:
         d, n = problem["dimensions"], problem["points"]
-        # By numpy, from the one-dimensional matrix: the eigenvalue of a Kronecker sum is a sum.
+        # The reference is NumPy's eigenvalue of the 1-D matrix. Eigenvalues of a Kronecker sum are sums of eigenvalues.
         matrix = (2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)) * (n + 1) ** 2
         assert problem["eigenvalue"] == pytest.approx(d * np.linalg.eigvalsh(matrix)[0], rel=1e-12)
         assert [entry["optimizer"] for entry in problem["optimizers"]] == optimizers
@@ -43,7 +43,7 @@ def test_laplace(tmp_path):
                     assert row["error"] == pytest.approx(expected, abs=1e-12)
             best = min(entry["rates"], key=lambda rate: rate["error"])
             assert entry["best"]["lr"] == best["lr"]
-            # The same trains for all, and going down.
+            # All runs start from the same tensor trains, and their quotients decrease.
             assert entry["best"]["points"][-1]["error"] < entry["best"]["points"][0]["error"]
             line = next(
                 line
@@ -63,14 +63,14 @@ def test_laplace(tmp_path):
     assert "already contains results" in run(*LAPLACE, "--out", out, expect=1).stderr
 
 
-def test_laplace_goes_on_with_what_is_there(tmp_path):
+def test_laplace_resumes_with_more_runs(tmp_path):
     out = tmp_path / "laplace"
     flags = [*LAPLACE, "--optimizers", "sgd,muon", "--out", out]
     run(*flags, "--lrs", "0.01")
     first = read_json_lines(out / "metrics.jsonl")
     run(*flags, "--lrs", "0.01,0.1", "--resume")
     both = read_json_lines(out / "metrics.jsonl")
-    # The same runs, their times too, and the new ones.
+    # The old runs are unchanged, including their times, and there are new ones.
     assert [row for row in both if row["lr"] == 0.01] == sorted(first, key=lambda row: row["optimizer"])
     assert {row["lr"] for row in both} == {0.01, 0.1}
     problem = read_json(out / "summary.json")["problems"][0]
@@ -79,14 +79,14 @@ def test_laplace_goes_on_with_what_is_there(tmp_path):
     assert 'was begun with other options: schedule "constant", got "cosine"' in message
 
 
-def test_laplace_goes_on_without_its_flags(tmp_path):
+def test_laplace_resumes_without_flags(tmp_path):
     out = tmp_path / "laplace"
     run(*LAPLACE, "--optimizers", "sgd", "--lrs", "0.01", "--momentum", "0.8", "--out", out)
     config = read_json(out / "config.json")
-    run("laplace", "--resume", out, "--optimizers", "sgd,muon")  # the command line overrides the file
+    run("laplace", "--resume", out, "--optimizers", "sgd,muon")  # The command line overrides the file.
     assert read_json(out / "config.json") == config | {"optimizers": ["sgd", "muon"]}
     assert {row["optimizer"] for row in read_json_lines(out / "metrics.jsonl")} == {"sgd", "muon"}
-    # And again from nothing, by its own record or by what --print-config prints.
+    # Repeat the run from its recorded config, and from the output of --print-config.
     run("laplace", "--config", out / "config.json", "--out", tmp_path / "again")
     assert read_json(tmp_path / "again" / "config.json") == read_json(out / "config.json")
     printed = run("laplace", "--config", out / "config.json", "--print-config").stdout
@@ -98,10 +98,10 @@ def test_laplace_goes_on_without_its_flags(tmp_path):
     assert [rate["error"] for rate in again] == errors
 
 
-def test_laplace_stops_at_once_and_says_how_to_go_on(tmp_path):
-    """It had waited for the end of a run, and ended without the hint."""
+def test_laplace_stops_at_once_and_can_be_resumed(tmp_path):
+    """Regression: it waited for the end of a run, and did not print how to resume."""
     command = [PROGRAM, "laplace", "--problems", "3x4x2", "--optimizers", "sgd", "--lrs", "1e-3,1e-2", "--seeds", "0"]
-    command += ["--steps", "1000000000", "--threads", "1", "--out", tmp_path / "out"]  # never ends by itself
+    command += ["--steps", "1000000000", "--threads", "1", "--out", tmp_path / "out"]  # would run for days
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert "2 runs of 1000000000 steps" in process.stderr.readline()
         time.sleep(0.5)
@@ -115,7 +115,7 @@ def test_laplace_stops_at_once_and_says_how_to_go_on(tmp_path):
     assert message.endswith("stopped in run 1 of 2\nTo continue, run the same command with --resume.\n")
 
 
-def test_laplace_where_all_diverges(tmp_path):
+def test_laplace_if_all_runs_diverge(tmp_path):
     out = tmp_path / "laplace"
     result = run(*LAPLACE, "--optimizers", "sgd", "--lrs", "1e300", "--out", out)
     assert re.search(r"^sgd +diverged$", result.stdout, re.MULTILINE)
@@ -134,6 +134,6 @@ def test_laplace_where_all_diverges(tmp_path):
         (["laplace", "--lrs", "-1"], 2, "--lrs"),
     ],
 )
-def test_wrong_options_are_named(flags, status, message, tmp_path):
+def test_bad_options_are_errors(flags, status, message, tmp_path):
     assert message in run(*flags, "--out", tmp_path / "out", expect=status).stderr
     assert not (tmp_path / "out" / "metrics.jsonl").exists()

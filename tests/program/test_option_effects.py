@@ -1,4 +1,4 @@
-"""Options without effect are refused, misspelled names get the nearest one, and `--help` shows the true defaults."""
+"""Options without effect are errors, misspelled names get a suggestion, and `--help` shows the actual defaults."""
 
 import re
 
@@ -85,7 +85,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_refused(case, tmp_path):
+def test_useless_or_unknown_options_are_errors(case, tmp_path):
     arguments, message = REFUSED[case]
     result = run(*arguments, expect=2, cwd=tmp_path)
     assert message in result.stderr
@@ -98,8 +98,8 @@ PRESETS = [["compare", "--preset", name] for name in ("cifar10", "tiny-imagenet"
 
 @pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
 @pytest.mark.parametrize("command", [["ablation"], ["tightness"], ["laplace"], *PRESETS], ids=" ".join)
-def test_help_shows_the_true_defaults(command, scale):
-    tomllib = pytest.importorskip("tomllib")  # of Python 3.11
+def test_help_shows_defaults(command, scale):
+    tomllib = pytest.importorskip("tomllib")  # since Python 3.11
     flags = [*command, "--scale", scale]
     config = tomllib.loads(run(*flags, "--print-config").stdout)
     text = run(*flags, "--help").stdout
@@ -134,7 +134,7 @@ def same(value):
         return str(value)
 
 
-def test_the_plan_is_printed_first(cifar10, tmp_path):
+def test_plan_is_printed_first(cifar10, tmp_path):
     flags = [*tiny_training.flags(cifar10), "--seeds", "0,1", "--optimizers", "sgd,muon", "--schedule", "multistep"]
     lines = run("compare", *flags, "--out", tmp_path / "out").stderr.splitlines()
     assert lines[0].startswith("data: cifar10 from ")

@@ -1,4 +1,4 @@
-"""The flags of `tensorion train` are the options of the optimizer, and config.json keeps them."""
+"""`tensorion train` has a flag for each option of the optimizer, and config.json records them."""
 
 import inspect
 import re
@@ -8,9 +8,9 @@ from program import read_json, run
 
 import tensorion
 
-#: The program's names, where they are others.
+#: Options whose flag has another name.
 NAMES = {"fallback_betas": "betas", "fallback_eps": "eps", "adjust_lr_fn": "adjust_lr"}
-#: The trainer looks at gradients itself, by its own --nonfinite, and always descends on one process.
+#: Options without a flag. The trainer checks gradients with its own --nonfinite, minimizes, and uses one process.
 NOT_FLAGS = {"params", "nonfinite", "maximize", "process_group"}
 OPTIONS = {NAMES.get(name, name) for name in inspect.signature(tensorion.Tensorion).parameters if name not in NOT_FLAGS}
 
@@ -21,6 +21,6 @@ def test_help_lists_the_options():
     assert flags - {"label", "optimizer", "schedule"} == OPTIONS
 
 
-def test_config_keeps_the_options(cifar10, tmp_path):
+def test_config_records_the_options(cifar10, tmp_path):
     run("train", *tiny_training.flags(cifar10, epochs=1), "--out", tmp_path / "run")
     assert set(read_json(tmp_path / "run" / "config.json")) >= OPTIONS

@@ -1,4 +1,4 @@
-"""The paper's training experiments at toy sizes: `tensorion ablation` and `tensorion compare --preset`."""
+"""The paper's training experiments at small sizes: `tensorion ablation` and `tensorion compare --preset`."""
 
 import re
 
@@ -7,7 +7,7 @@ from program import pictures, read_json, run, words
 from tiny_training import TINY_RUN
 
 PAPER_ABLATION = {
-    # Table "tau-ablation-epoch25" and "tau-ablation-lr": the method, its set, learning rate, accuracy, test loss.
+    # Tables "tau-ablation-epoch25" and "tau-ablation-lr": method, set of modes, learning rate, accuracy, test loss.
     "modes-0": ("{1}", 0.01, "90.67 +- 0.32", "0.424 +- 0.026"),
     "modes-1": ("{2}", 0.001, "90.62 +- 0.44", "0.404 +- 0.024"),
     "modes-2": ("{3}", 0.001, "87.40 +- 1.00", "0.485 +- 0.051"),
@@ -43,7 +43,7 @@ def test_ablation(image_folder, tmp_path):
         ours = f"{100 * entry['test_accuracy']['mean']:.2f}"
         assert rows[name][:5] == [name, title, f"{lr:.3g}", "1", ours]
         assert ours in printed[name]
-        assert accuracy not in printed[name]  # of other runs than these
+        assert accuracy not in printed[name]  # The paper's numbers apply to other runs.
         assert loss not in printed[name]
     assert "modes count from 1" in result.stdout
     assert "the paper's numbers are of CIFAR-10, ResNet-18, 25 epochs" in result.stdout
@@ -55,7 +55,7 @@ def test_ablation(image_folder, tmp_path):
     assert again.stdout == result.stdout
 
 
-def test_the_grid_decides_the_learning_rates(image_folder, tmp_path):
+def test_grid_search_chooses_learning_rates(image_folder, tmp_path):
     out = tmp_path / "ablation"
     flags = {**TINY_RUN, "--limit-train": "60", "--epochs": "2", "--data": image_folder, "--out": out}
     flags |= {"--scale": "smoke", "--optimizers": "sgd,balanced", "--grid-lrs": "1e-9,0.02,1e30", "--grid-seed": "7"}
@@ -75,7 +75,7 @@ def test_the_grid_decides_the_learning_rates(image_folder, tmp_path):
         best = max(range(3), key=lambda i: -1 if accuracies[i] is None else accuracies[i])
         expected = grid["lrs"][best]
         assert ("beyond" in entry) == (best != 1)
-        if "beyond" in entry:  # the best was at the edge, and the grid was extended
+        if "beyond" in entry:  # The best rate was at the edge, and the grid was extended.
             assert entry["beyond"] == pytest.approx(expected * expected / 0.02)
             if (entry["beyond_accuracy"] or -1) > accuracies[best]:
                 expected = entry["beyond"]
@@ -119,7 +119,7 @@ def test_compare_presets(preset, image_folder, tmp_path):
         assert (config["optimizer"], config.get("fallback", "")) == (optimizer, fallback)
 
 
-def test_flags_overrule_a_preset(image_folder, tmp_path):
+def test_flags_override_presets(image_folder, tmp_path):
     out = tmp_path / "compare"
     flags = {**TINY_RUN, "--data": image_folder, "--out": out, "--preset": "cifar10", "--scale": "smoke"}
     flags |= {
@@ -147,6 +147,6 @@ def test_flags_overrule_a_preset(image_folder, tmp_path):
         (["compare", "--preset", "mnist"], 2, "got 'mnist'"),
     ],
 )
-def test_wrong_options_are_named(flags, status, message, tmp_path):
+def test_bad_options_are_errors(flags, status, message, tmp_path):
     assert message in run(*flags, "--out", tmp_path / "out", expect=status).stderr
     assert not (tmp_path / "out" / "metrics.jsonl").exists()

@@ -24,7 +24,7 @@ from tensorion_lab.report.results import curve
 from tensorion_lab.report.runs import read_run
 
 
-def test_table_has_the_means_and_deviations(compared):
+def test_table_has_means_and_deviations(compared):
     folder, values, output = compared
     table = rows(output)
     assert list(table) == list(OPTIMIZERS)
@@ -47,7 +47,7 @@ def test_table_has_the_means_and_deviations(compared):
     assert len({line.rindex("±") for line in body[1:]}) == 1
 
 
-def test_curves_are_the_means_over_seeds_of_every_epoch(compared):
+def test_curves_are_means_over_seeds(compared):
     folder, values, _ = compared
     means = curve([read_run(folder / f"muon-seed{seed}") for seed in range(3)], lambda epoch: epoch.test_loss)
     losses = np.array([run["test_loss"] for run in values["muon"]])
@@ -74,7 +74,7 @@ def test_page_is_self_contained(compared):
         assert [name, *cells] in page.cells
         assert [name, "0, 1, 2"] in page.cells
     assert "Training runs" in page.text
-    assert any("12 runs" in data for data in page.text)  # the files of the comparison are no run
+    assert any("12 runs" in data for data in page.text)  # The files of the comparison do not count as a run.
 
 
 def test_options(tmp_path, compared):
@@ -92,7 +92,7 @@ def test_options(tmp_path, compared):
     assert {"--out", "--title", "--dpi", "DIR"} <= set(re.findall(r"--\w+|DIR", report("--help").stdout))
 
 
-def test_names_are_text_and_nothing_else(tmp_path):
+def test_names_are_escaped(tmp_path):
     name = '<img src="x">&$\\frac$_{'
     make_run(tmp_path / "a", name, model=name, dataset="$x")
     result = report(tmp_path, "--dpi", "40")
@@ -103,7 +103,7 @@ def test_names_are_text_and_nothing_else(tmp_path):
     assert page.cells.count([name, "0"]) == 1
 
 
-def test_labels_say_what_differs(tmp_path):
+def test_labels_list_differing_options(tmp_path):
     for unfolding in ("(0,)", "(0, 2)", "balanced", "online"):
         for seed in (0, 1):
             options = {"unfolding": unfolding, "fallback": "sgd", "lr": 0.02}
@@ -123,7 +123,7 @@ def test_labels_say_what_differs(tmp_path):
     ]
 
 
-def test_repeated_seeds_are_not_one_sample(tmp_path):
+def test_runs_with_the_same_seed_are_not_averaged(tmp_path):
     for folder in ("before", "after/x"):
         make_comparison(tmp_path / folder, ["muon"], (0, 1))
     result = report(tmp_path / "before", tmp_path / "after", tmp_path, "--dpi", "40")
@@ -131,10 +131,10 @@ def test_repeated_seeds_are_not_one_sample(tmp_path):
         "muon (folder after/x)": "2",
         "muon (folder before)": "2",
     }
-    assert (tmp_path / "before" / "report" / "index.html").is_file()  # in the first that was named
+    assert (tmp_path / "before" / "report" / "index.html").is_file()  # The report is in the first folder.
 
 
-def test_data_sets_and_models_have_figures_of_their_own(tmp_path):
+def test_datasets_and_models_have_separate_figures(tmp_path):
     make_comparison(tmp_path / "a", ["sgd"], (0,))
     make_comparison(tmp_path / "b", ["sgd"], (0,), dataset="cifar10", model="vit_small_patch16_224", width=1)
     result = report(tmp_path, "--dpi", "40")
@@ -147,7 +147,7 @@ def test_data_sets_and_models_have_figures_of_their_own(tmp_path):
     }
 
 
-def test_runs_that_diverged_or_go_on(tmp_path):
+def test_diverged_and_unfinished_runs(tmp_path):
     sgd = [make_run(tmp_path / f"sgd-{seed}", "sgd", seed, status=None) for seed in range(3)]
     cut_short(tmp_path / "sgd-0", 3, half=True)
     cut_short(tmp_path / "sgd-2", 0)
@@ -161,7 +161,7 @@ def test_runs_that_diverged_or_go_on(tmp_path):
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     table = rows(result.stdout)
-    # The means are over the runs that finished; before there are any, over the epochs that all have.
+    # Means are over finished runs. If no run has finished, they are over the epochs that all runs have.
     assert table["sgd"][0] == "3 unfinished"
     assert table["sgd"][1] == spread([100 * run["test_accuracy"][2] for run in sgd[:2]], 2)
     assert table["sgd"][4] == spread([run["seconds"][:3].mean() for run in sgd[:2]], 2)
@@ -174,7 +174,7 @@ def test_runs_that_diverged_or_go_on(tmp_path):
     assert {path.stem for path in (tmp_path / "report").glob("*.png")} == FIGURES
 
 
-def test_nothing_but_a_run_that_diverged(tmp_path):
+def test_only_a_diverged_run(tmp_path):
     make_run(tmp_path / "sgd-0", status="diverged")
     cut_short(tmp_path / "sgd-0", 3, train_loss=1e300, test_loss=1e308, test_accuracy=None)
     result = report(tmp_path, "--dpi", "40")
@@ -184,5 +184,5 @@ def test_nothing_but_a_run_that_diverged(tmp_path):
     assert {path.stem for path in (tmp_path / "report").glob("*.png")} == FIGURES - {"optimizer_share"}
 
 
-def test_the_program_knows_the_command():
+def test_program_lists_the_command():
     assert re.search(r"^  report +Compare training runs", run("--help").stdout, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What `tensorion report` refuses, and how it says so."""
+"""Errors of `tensorion report`."""
 
 import re
 
@@ -72,7 +72,7 @@ def in_line(number, old, new):
         (edit("metrics.jsonl", lambda text: ""), "no run has finished an epoch"),
     ],
 )
-def test_bad_runs_are_named(tmp_path, damage, message):
+def test_errors_name_bad_runs(tmp_path, damage, message):
     make_comparison(tmp_path, ["sgd"], (0,))
     damage(tmp_path)
     result = report(tmp_path)
@@ -93,7 +93,7 @@ def test_bad_runs_are_named(tmp_path, damage, message):
         (".", "no runs found; expected metrics.jsonl and config.json of `tensorion train`"),
     ],
 )
-def test_folders_without_runs_are_named(name, message, tmp_path):
+def test_errors_name_folders_without_runs(name, message, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     result = report(tmp_path / name)
@@ -110,13 +110,13 @@ def test_folders_without_runs_are_named(name, message, tmp_path):
         ([".", "--colour"], "--colour"),
     ],
 )
-def test_bad_usage_is_named(arguments, message):
+def test_bad_usage_is_an_error(arguments, message):
     result = report(*arguments)
     assert (result.returncode, result.stdout) == (2, "")
     assert message in result.stderr
 
 
-def test_an_output_that_cannot_be_written_is_named(tmp_path):
+def test_error_names_output_that_cannot_be_written(tmp_path):
     make_run(tmp_path / "run")
     (tmp_path / "file").write_text("")
     result = report(tmp_path / "run", "--out", tmp_path / "file", "--dpi", "40")
@@ -124,7 +124,7 @@ def test_an_output_that_cannot_be_written_is_named(tmp_path):
     assert result.stderr == f"[tensorion report] {tmp_path / 'file'}: File exists\n"
 
 
-def test_without_matplotlib_it_says_how_to_install_it(tmp_path):
+def test_error_without_matplotlib_says_how_to_install_it(tmp_path):
     make_run(tmp_path / "run")
     missing = "raise ModuleNotFoundError('No module named matplotlib', name='matplotlib')"
     (tmp_path / "matplotlib.py").write_text(missing)

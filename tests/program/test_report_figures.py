@@ -1,4 +1,4 @@
-"""The figures of `tensorion report`: colours, labels, limits."""
+"""The figures of `tensorion report`: colors, labels and axis limits."""
 
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from tensorion_lab.report.style import COLOURS, HOME_STYLES, Style, assign_style
 
 
 @pytest.mark.parametrize("name", sorted(FIGURES))
-def test_every_figure_shows_every_optimizer_in_its_colour(name, compared):
+def test_all_figures_show_all_optimizers_in_their_colors(name, compared):
     folder, _, _ = compared
     path = folder / "report" / f"{name}.png"
     height, width, _ = matplotlib.image.imread(path).shape
@@ -48,7 +48,7 @@ def test_labels_do_not_overlap(boxes):
     edges = [(centres[i] - heights[i] / 2, centres[i] + heights[i] / 2) for i in order]
     assert edges[0][0] >= -1e-9 and edges[-1][1] <= room + 1e-9
     assert all(low >= high - 1e-9 for (_, high), (low, _) in pairwise(edges))
-    # From below in the order of the lines, and where they want to be if there is room.
+    # Labels have the order of the lines. A label is at its line if there is room.
     assert all(wanted[i] <= wanted[j] for i, j in pairwise(order))
     if len(boxes) == 1 and heights[0] / 2 <= wanted[0] <= room - heights[0] / 2:
         assert centres[0] == wanted[0]
@@ -70,7 +70,7 @@ def test_styles_differ():
 @pytest.mark.parametrize(
     ("values", "low", "high", "scale", "cut"),
     [
-        # A first epoch far from the others is left out, one near to them is not.
+        # The limits exclude a first epoch that is far from the others, and include one that is near.
         ([10, 80, 85, 90, 92], 75, 95, "linear", True),
         ([78, 80, 85, 90, 92], 75, 95, "linear", False),
         ([2.0, 1.0, 0.3, 0.1, 0.05], 0.03, 3, "log", False),
@@ -80,7 +80,7 @@ def test_styles_differ():
         ([1, 1e-3, 1e-30], 1e-35, 1e3, "log", False),
     ],
 )
-def test_limits_show_what_matters(values, low, high, scale, cut):
+def test_axis_limits(values, low, high, scale, cut):
     line = Line("a", Style("#000000", "o"), range(len(values)), values, [0] * len(values))
     canvas, was_cut = draw_curves([line], title="", subtitle="", x_label="", y_label="", ceiling=100)
     bottom, top = canvas.axes.get_ylim()

@@ -1,4 +1,4 @@
-"""What a report keeps apart: other data, searches for learning rates; and runs that cannot be read."""
+"""Reports keep runs on different data and searches for learning rates apart, and skip files that cannot be read."""
 
 import json
 
@@ -6,8 +6,8 @@ import pytest
 from report_runs import make_run, report
 
 
-def test_other_data_is_no_other_seed(tmp_path):
-    """Runs on two folders had been averaged as two seeds."""
+def test_runs_on_different_data_are_not_averaged(tmp_path):
+    """Regression: runs on two data folders were averaged like two seeds."""
     make_run(tmp_path / "a", seed=0, data="/data/a", data_fingerprint="11111111-22222222")
     make_run(tmp_path / "b", seed=1, data="/data/b", data_fingerprint="33333333-44444444")
     text = report(tmp_path, "--dpi", "40").stdout
@@ -16,7 +16,7 @@ def test_other_data_is_no_other_seed(tmp_path):
     assert "±" not in text.replace("±: one", "")
 
 
-def test_data_that_has_moved_is_the_same(tmp_path):
+def test_moved_data_is_the_same_data(tmp_path):
     make_run(tmp_path / "a", seed=0, data="/data/a", data_fingerprint="11111111-22222222")
     make_run(tmp_path / "b", seed=1, data="/moved/a", data_fingerprint="11111111-22222222")
     lines = report(tmp_path, "--dpi", "40").stdout.splitlines()
@@ -24,8 +24,8 @@ def test_data_that_has_moved_is_the_same(tmp_path):
     assert lines[3].split()[:2] == ["sgd", "2"]
 
 
-def test_a_search_is_no_other_seed(tmp_path):
-    """The run of a search at the best rate had been counted as a third seed."""
+def test_runs_of_a_search_are_not_averaged_with_others(tmp_path):
+    """Regression: the run of a search with the best rate was counted as a third seed."""
     for seed in (0, 1):
         make_run(tmp_path / "all" / f"sgd-seed{seed}", seed=seed, lr=0.1)
     make_run(tmp_path / "all-grid" / "sgd-lr0.1", seed=1000, lr=0.1, label="sgd-lr0.1", grid=True)
@@ -35,7 +35,7 @@ def test_a_search_is_no_other_seed(tmp_path):
     assert second.splitlines()[3].split()[:2] == ["sgd-lr0.1", "1"]
 
 
-def test_a_broken_run_does_not_hide_the_others(tmp_path):
+def test_broken_run_does_not_hide_others(tmp_path):
     make_run(tmp_path / "a", seed=0)
     make_run(tmp_path / "b", seed=1)
     (tmp_path / "b" / "metrics.jsonl").write_text('{"epoch": 1\n')
@@ -46,7 +46,7 @@ def test_a_broken_run_does_not_hide_the_others(tmp_path):
     assert "Left out: " in (tmp_path / "a" / "report" / "index.html").read_text()
 
 
-def test_a_misspelled_option_gets_the_nearest_name(tmp_path):
+def test_misspelled_option_suggests_nearest_name(tmp_path):
     result = report(tmp_path, "--titel", "x")
     assert result.returncode == 2
     assert "did you mean --title?" in result.stderr
@@ -74,7 +74,7 @@ def broken_experiment(folder):
 
 
 @pytest.mark.parametrize("damage", [broken_steps, broken_evaluation, broken_experiment])
-def test_a_broken_file_does_not_hide_the_others(damage, tmp_path):
+def test_broken_file_does_not_hide_others(damage, tmp_path):
     make_run(tmp_path / "a", seed=0)
     make_run(tmp_path / "b", seed=1)
     evaluation(tmp_path / "a")
@@ -88,7 +88,7 @@ def test_a_broken_file_does_not_hide_the_others(damage, tmp_path):
     assert "Left out: " in page
 
 
-def test_nothing_but_broken_files_is_an_error(tmp_path):
+def test_only_broken_files_is_an_error(tmp_path):
     make_run(tmp_path / "b")
     message = broken_steps(tmp_path / "b")
     result = report(tmp_path / "b", "--dpi", "40")

@@ -1,4 +1,4 @@
-"""Folders of results: no command overwrites or mixes what another one left."""
+"""Folders of results: no command overwrites the results of another, or mixes them with its own."""
 
 import hashlib
 import itertools
@@ -22,7 +22,7 @@ def snapshot(folder):
 
 
 def commands(cifar10):
-    """The flags of a short run of every command that writes results."""
+    """Return the flags of a short run for each command that writes results."""
     common = tiny_training.flags(cifar10, epochs=1)
     return {
         "train": ["train", *common],
@@ -35,7 +35,7 @@ def commands(cifar10):
 
 @pytest.fixture(scope="module")
 def results(cifar10, tmp_path_factory):
-    """A folder of results of every command."""
+    """A folder with results of each command."""
     folder = tmp_path_factory.mktemp("results")
     for name, flags in commands(cifar10).items():
         run(*flags, "--out", folder / name)
@@ -49,8 +49,8 @@ OWNERS = {"train": "train", "compare": "compare", "ablation": "compare", "laplac
 @pytest.mark.parametrize(
     ("command", "owner"), [(a, b) for a, b in itertools.product(OWNERS, OWNERS) if OWNERS[a] != OWNERS[b]]
 )
-def test_results_of_another_command_are_left_alone(command, owner, resume, results, cifar10):
-    """`compare` and `tightness` had replaced the files of a run, and `train` those of a comparison."""
+def test_results_of_another_command_are_not_overwritten(command, owner, resume, results, cifar10):
+    """Regression: `compare` and `tightness` replaced the files of a run, and `train` those of a comparison."""
     before = snapshot(results)
     message = run(*commands(cifar10)[command], "--out", results / owner, *resume, expect=1).stderr
     assert f"{results / owner} contains results of `tensorion {OWNERS[owner]}`" in message
@@ -58,7 +58,7 @@ def test_results_of_another_command_are_left_alone(command, owner, resume, resul
 
 
 @pytest.mark.parametrize("command", OWNERS)
-def test_results_are_not_begun_twice(command, results, cifar10):
+def test_existing_results_are_not_overwritten(command, results, cifar10):
     before = snapshot(results)
     message = run(*commands(cifar10)[command], "--out", results / command, expect=1).stderr
     assert f"{results / command} already contains " in message
@@ -66,8 +66,8 @@ def test_results_are_not_begun_twice(command, results, cifar10):
     assert snapshot(results) == before
 
 
-def test_a_comparison_looks_at_all_of_its_folders_first(cifar10, tmp_path):
-    """It had begun with the others, and found the run of another rate when it came to it."""
+def test_compare_checks_all_folders_first(cifar10, tmp_path):
+    """Regression: it started with the other runs, and found the run with another rate only later."""
     flags = [*commands(cifar10)["compare"], "--out", tmp_path / "all"]
     run(*commands(cifar10)["train"], "--optimizer", "adamw", "--out", tmp_path / "all" / "adamw-seed0")
     before = snapshot(tmp_path)
@@ -77,7 +77,7 @@ def test_a_comparison_looks_at_all_of_its_folders_first(cifar10, tmp_path):
     assert snapshot(tmp_path) == before
 
 
-def test_a_search_looks_at_its_folders_first(cifar10, tmp_path):
+def test_search_checks_all_folders_first(cifar10, tmp_path):
     run(*commands(cifar10)["train"], "--out", tmp_path / "all-grid")
     before = snapshot(tmp_path)
     flags = [*commands(cifar10)["compare"], "--grid", "--grid-lrs", "0.1", "--out", tmp_path / "all"]
@@ -87,15 +87,15 @@ def test_a_search_looks_at_its_folders_first(cifar10, tmp_path):
 
 @pytest.mark.parametrize("name", ["config.json", "summary.json", "metrics.jsonl", "weights.safetensors"])
 @pytest.mark.parametrize("command", OWNERS)
-def test_files_of_another_program_are_left_alone(command, name, cifar10, tmp_path):
+def test_files_of_other_programs_are_not_overwritten(command, name, cifar10, tmp_path):
     (tmp_path / name).write_text(json.dumps({"hidden_size": 768}))
     before = snapshot(tmp_path)
     assert f"{tmp_path} has a {name}" in run(*commands(cifar10)[command], "--out", tmp_path, expect=1).stderr
     assert snapshot(tmp_path) == before
 
 
-def test_fewer_optimizers_keep_the_results_of_the_others(cifar10, tmp_path):
-    """`--resume` with one of them had dropped the others from summary.json."""
+def test_resume_with_fewer_optimizers_keeps_results_of_the_others(cifar10, tmp_path):
+    """Regression: `--resume` with one optimizer removed the others from summary.json."""
     out = tmp_path / "all"
     flags = ["compare", *tiny_training.flags(cifar10, epochs=1), "--out", out]
     run(*flags, "--optimizers", "sgd,adamw")
@@ -109,23 +109,23 @@ def test_fewer_optimizers_keep_the_results_of_the_others(cifar10, tmp_path):
 
 
 @pytest.mark.parametrize("written", ["x/", "./x//", "y/../x"])
-def test_a_slash_at_the_end_changes_nothing(written, cifar10, tmp_path):
-    """The run had the name "", and its grid went to x/-grid."""
+def test_trailing_slash_changes_nothing(written, cifar10, tmp_path):
+    """Regression: the name of the run was "", and its grid was written to x/-grid."""
     flags = ["compare", *tiny_training.flags(cifar10, epochs=1), "--optimizers", "sgd", "--grid", "--grid-lrs", "0.1"]
     run(*flags, "--out", written, cwd=tmp_path)
     assert files(tmp_path) == {"x", "x-grid"}
 
 
 @pytest.mark.parametrize("written", [".", "./", "../here/"])
-def test_a_run_has_the_name_of_its_folder(written, cifar10, tmp_path):
+def test_run_is_named_after_its_folder(written, cifar10, tmp_path):
     (tmp_path / "here").mkdir()
     run("train", *tiny_training.flags(cifar10, epochs=1), "--out", written, cwd=tmp_path / "here")
     assert read_json(tmp_path / "here" / "summary.json")["run"] == "here"
 
 
 @pytest.mark.parametrize("command", OWNERS)
-def test_a_name_that_is_not_utf8_is_refused_at_once(command, cifar10, tmp_path):
-    """It had been found at the end of the training, when the summary could not be written."""
+def test_folder_name_that_is_not_utf8_is_an_early_error(command, cifar10, tmp_path):
+    """Regression: the error came at the end of training, when the summary could not be written."""
     name = os.fsencode(tmp_path) + b"/caf\xe9"
     words = [os.fsencode(PROGRAM), *map(os.fsencode, commands(cifar10)[command]), b"--out", name]
     result = subprocess.run(words, capture_output=True, timeout=120)
@@ -134,8 +134,8 @@ def test_a_name_that_is_not_utf8_is_refused_at_once(command, cifar10, tmp_path):
     assert files(tmp_path) == set()
 
 
-def test_measurements_beyond_the_run_are_refused_at_once(cifar10, tmp_path):
-    """The whole training had come first."""
+def test_interval_longer_than_the_run_is_an_early_error(cifar10, tmp_path):
+    """Regression: the error came only after the whole training."""
     flags = {**TINY_TIGHTNESS, "--every": "13", "--data": cifar10, "--out": tmp_path / "out"}
     message = run("tightness", *words(flags), expect=2).stderr
     assert "--every must be at most the steps of the run, 12, got 13" in message

@@ -1,4 +1,4 @@
-"""What a run records of its data, and what is held against it when it is resumed or reported on."""
+"""The record of a run's data, which is checked when the run is resumed or reported on."""
 
 import json
 import struct
@@ -25,7 +25,7 @@ PICTURES = [
 
 @pytest.fixture(scope="module")
 def other_cifar10(tmp_path_factory):
-    """As many samples as in `cifar10`, but one pixel is another."""
+    """The data of `cifar10` with one pixel changed."""
     folder = tmp_path_factory.mktemp("other")
     write_cifar10(folder)
     content = bytearray((folder / "test_batch.bin").read_bytes())
@@ -35,7 +35,7 @@ def other_cifar10(tmp_path_factory):
 
 
 def test_data_is_recorded_and_checked(cifar10, other_cifar10, tmp_path):
-    """A run on one folder had gone on with another one of as many samples."""
+    """Regression: a run could be resumed with another data folder with the same number of samples."""
     out = tmp_path / "run"
     run("train", *tiny_training.flags(cifar10, epochs=1), "--out", out)
     config = read_json(out / "config.json")
@@ -53,7 +53,7 @@ def test_data_is_recorded_and_checked(cifar10, other_cifar10, tmp_path):
     run("train", *tiny_training.flags(moved, epochs=1), "--out", out, "--resume")
 
 
-def test_weights_know_their_classes(cifar10, tmp_path):
+def test_weights_record_their_classes(cifar10, tmp_path):
     run("train", *tiny_training.flags(cifar10, epochs=1), "--out", tmp_path / "run")
     content = (tmp_path / "run" / "weights.safetensors").read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
@@ -63,8 +63,8 @@ def test_weights_know_their_classes(cifar10, tmp_path):
     assert json.loads(metadata["preprocessing"])["size"] == [32, 32]
 
 
-def test_png_pictures_train_as_the_same_pixels_do(tmp_path):
-    """PNG keeps every pixel: palettes, grayscale, 16 bits and transparency become what Pillow makes of them."""
+def test_png_images_train_like_the_same_pixels(tmp_path):
+    """PNG is lossless. Palettes, grayscale, 16 bits and transparency are converted in the same way as by Pillow."""
     numbers = np.random.default_rng(0)
     for split in ("train", "val"):
         for label in ("a", "b"):
@@ -77,7 +77,7 @@ def test_png_pictures_train_as_the_same_pixels_do(tmp_path):
     assert read_json(tmp_path / "run" / "config.json")["train_samples"] == 10
 
 
-def test_a_broken_png_is_named(tmp_path):
+def test_error_names_broken_png(tmp_path):
     for split in ("train", "val"):
         (tmp_path / split / "a").mkdir(parents=True)
         Image.new("RGB", (32, 32)).save(tmp_path / split / "a" / "x.png")
@@ -87,8 +87,8 @@ def test_a_broken_png_is_named(tmp_path):
     assert "train/a/x.png: not a valid PNG image: " in message
 
 
-def test_an_image_size_resizes_all_pictures(tmp_path):
-    """That of the first picture had left the others as they were, and refused them."""
+def test_image_size_resizes_all_images(tmp_path):
+    """Regression: if the size was that of the first image, the other images were not resized and raised an error."""
     write_image_folder(tmp_path / "data")
     Image.new("RGB", (40, 60)).save(tmp_path / "data" / "train" / "class9" / "5.jpg")
     flags = ["train", *PICTURES, "--data", tmp_path / "data", "--out", tmp_path / "run"]

@@ -1,4 +1,4 @@
-"""What the program shows on a terminal while it trains."""
+"""The output of the program on a terminal during training."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ from program import PROGRAM
 
 
 def on_a_terminal(*arguments, columns=100):
-    """What the program writes to a terminal of 30 lines."""
+    """Return what the program writes to a terminal of 30 lines."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ["TERM"] = "xterm"
@@ -30,14 +30,14 @@ def on_a_terminal(*arguments, columns=100):
     return output.decode()
 
 
-def test_a_training_shows_a_live_line(cifar10, tmp_path):
+def test_train_shows_live_line(cifar10, tmp_path):
     output = on_a_terminal("train", *tiny_training.flags(cifar10), "--out", tmp_path / "run")
     assert "images/s  optimizer" in output
     assert "ETA" in output
     assert "epoch 2/2  lr" in output
 
 
-def test_a_comparison_shows_a_live_table(cifar10, tmp_path):
+def test_compare_shows_live_table(cifar10, tmp_path):
     flags = ["--optimizers", "sgd,tensorion", "--out", tmp_path / "all"]
     output = on_a_terminal("compare", *tiny_training.flags(cifar10), *flags)
     last_table = output[output.rindex("run  ") :]
@@ -45,7 +45,7 @@ def test_a_comparison_shows_a_live_table(cifar10, tmp_path):
     assert "diverged" not in output
 
 
-def test_at_60_columns_nothing_important_is_cut(cifar10, tmp_path):
+def test_narrow_terminal_keeps_important_columns(cifar10, tmp_path):
     output = on_a_terminal("train", *tiny_training.flags(cifar10), "--out", tmp_path / "run", columns=60)
     live = [line for line in output.splitlines() if "ETA" in line]
     assert live
@@ -57,8 +57,8 @@ def test_at_60_columns_nothing_important_is_cut(cifar10, tmp_path):
     assert "accuracy" in table[0]
 
 
-def test_the_last_line_of_progress_is_erased(cifar10, tmp_path):
-    """The last one had stayed on the screen."""
+def test_last_progress_line_is_erased(cifar10, tmp_path):
+    """Regression: the last progress line stayed on the screen."""
     output = on_a_terminal("train", *tiny_training.flags(cifar10), "--out", tmp_path / "run")
     after = output[output.rindex("  testing") :]
     assert "\x1b[1F\x1b[J" in after

@@ -1,4 +1,4 @@
-"""`tensorion tightness` at toy sizes."""
+"""`tensorion tightness` with a small model."""
 
 import json
 import math
@@ -18,7 +18,7 @@ def test_tightness(image_folder, tmp_path):
     rows = read_json_lines(out / "metrics.jsonl")
     config = read_json(out / "run" / "config.json")
     assert (config["optimizer"], config["fallback"], config["lr"]) == ("tensorion", "sgd", 0.001)
-    assert sorted({row["step"] for row in rows}) == [4, 8, 12]  # of 2 x 6
+    assert sorted({row["step"] for row in rows}) == [4, 8, 12]  # There are 2 x 6 steps.
     kernels = list(dict.fromkeys(row["layer"] for row in rows))
     assert len(rows) == 3 * len(kernels)
     for row in rows:
@@ -44,39 +44,39 @@ def test_tightness(image_folder, tmp_path):
         assert entry["spectral"] <= entry["convolution"] * 1.001
         root = math.sqrt(math.prod(entry["shape"][2:]))
         assert entry["root_times_spectral"] == pytest.approx(root * entry["spectral"])
-        # Not by root_times_spectral: the real spectral norm is no upper bound (docs/math.md).
+        # root_times_spectral is not checked, because the real spectral norm gives no upper bound (docs/math.md).
         assert entry["convolution"] <= root * entry["relaxed_upper"] * 1.001
         assert entry["relaxed_lower"] <= entry["relaxed_upper"]
     assert pictures(out) == {"spectral_norm.png", "gap.png", "nuclear_norms.png"}
     assert (out / "report" / "index.html").read_text().count("<h2>") == 3
 
-    # The same table of convolutions for the file of weights.
+    # The file of weights gives the same table of convolutions.
     shown = run("inspect", out / "run" / "weights.safetensors", "--convolution", 16, "--certify", 1000)
     assert shown.stdout in result.stdout
     shown = run("inspect", out / "run" / "weights.safetensors", "--convolution", 16, "--certify", 1000, "--json")
-    # On another number of threads sums are rounded otherwise.
+    # Another number of threads changes the rounding of sums.
     for ours, theirs in zip(json.loads(shown.stdout), summary["convolutions"], strict=True):
         assert ours == {
             key: value if key in ("layer", "shape") else pytest.approx(value, rel=1e-5) for key, value in theirs.items()
         }
-    # Over already: the same at once.
+    # The experiment has finished, so --resume prints the same table at once.
     assert run(*flags, "--resume").stdout == result.stdout
     assert "already contains results" in run(*flags, expect=1).stderr
 
 
-def test_tightness_goes_on_where_it_was_stopped(image_folder, tmp_path):
+def test_tightness_resumes(image_folder, tmp_path):
     flags = ["tightness", "--scale", "smoke", "--data", image_folder, *words(TINY_TIGHTNESS)]
     run(*flags, "--out", tmp_path / "whole")
     out = tmp_path / "stopped"
     flags = [*flags, "--out", out, "--resume"]
     with stuck_after_an_epoch(*flags, folder=out / "run") as program:
         program.process.kill()
-    assert {row["step"] for row in read_json_lines(out / "metrics.jsonl")} == {4}  # of 4, 8 and 12
+    assert {row["step"] for row in read_json_lines(out / "metrics.jsonl")} == {4}  # 8 and 12 are missing.
     run(*flags)
     expected = read_json_lines(tmp_path / "whole" / "metrics.jsonl")
     assert read_json_lines(out / "metrics.jsonl") == expected
 
 
-def test_wrong_options_are_named(tmp_path):
+def test_bad_options_are_errors(tmp_path):
     assert "--every" in run("tightness", "--every", "0", "--out", tmp_path / "out", expect=2).stderr
     assert not (tmp_path / "out").exists()

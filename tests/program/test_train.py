@@ -1,4 +1,4 @@
-"""`tensorion train` on tiny data, through the real program."""
+"""`tensorion train` on tiny data."""
 
 import signal
 import warnings
@@ -22,7 +22,7 @@ def common(cifar10):
     return tiny_training.flags(cifar10)
 
 
-def test_train_learns_and_writes_its_files(cifar10, tmp_path):
+def test_train_learns_and_writes_files(cifar10, tmp_path):
     out = tmp_path / "run"
     flags = [*tiny_training.flags(cifar10, epochs=10), "--lr", "0.01", "--seed", "3", "--label-smoothing", "0.05"]
     result = run("train", *flags, "--out", out)
@@ -34,7 +34,7 @@ def test_train_learns_and_writes_its_files(cifar10, tmp_path):
     assert {(row["run"], row["optimizer"], row["seed"]) for row in rows} == {("run", "tensorion", 3)}
     assert all(0 < row["optimizer_seconds"] < row["seconds"] for row in rows)
     assert all(0 < row["data_seconds"] < row["seconds"] - row["optimizer_seconds"] for row in rows)
-    assert rows[-1]["test_accuracy"] > 0.3  # by chance 0.1
+    assert rows[-1]["test_accuracy"] > 0.3  # Guessing would give 0.1.
     assert rows[-1]["train_loss"] < 0.7 * rows[0]["train_loss"]
 
     config = read_json(out / "config.json")
@@ -56,10 +56,10 @@ def test_train_learns_and_writes_its_files(cifar10, tmp_path):
     )
     assert f"accuracy {100 * rows[-1]['test_accuracy']:.2f} %" in result.stdout
     assert str(out) in result.stdout
-    # Without a terminal there are plain lines, one for each epoch.
+    # Without a terminal, the program prints one plain line per epoch.
     plan, lines = result.stderr.splitlines()[:5], result.stderr.splitlines()[5:]
     assert [line.split()[1] for line in lines] == [f"{i}/10" for i in range(1, 11)]
-    # Before, what is about to be done.
+    # The plan comes before them.
     assert plan[0].startswith(
         f"data: cifar10 from {cifar10}: 120 samples to train on, 50 to test on, 10 classes, 32 x 32"
     )
@@ -79,7 +79,7 @@ def torch_scheduler(name, optimizer, epochs, steps):
 
 
 @pytest.mark.parametrize("name", ["constant", "multistep", "cosine", "onecycle"])
-def test_schedules_are_torchs(name, cifar10, tmp_path):
+def test_schedules_match_torch(name, cifar10, tmp_path):
     epochs, steps = 4, 3
     run(
         *("train", "--dataset", "cifar10", "--data", cifar10, *TINY_MODEL, "--threads", 1, "--optimizer", "sgd"),
@@ -91,7 +91,7 @@ def test_schedules_are_torchs(name, cifar10, tmp_path):
     scheduler = torch_scheduler(name, optimizer, epochs, steps)
     expected = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the scheduler moves without the optimizer
+        warnings.simplefilter("ignore")  # The scheduler steps without the optimizer.
         for step in range(epochs * steps):
             if step % steps == steps - 1:
                 expected.append(optimizer.param_groups[0]["lr"])
@@ -100,7 +100,7 @@ def test_schedules_are_torchs(name, cifar10, tmp_path):
 
 
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_path):
+def test_interrupted_run_saves_and_can_be_resumed(signal_number, common, tmp_path):
     run("train", *common, "--out", tmp_path / "whole")
     out = tmp_path / "stopped"
     flags = ["train", *common, "--out", out, "--resume"]
@@ -113,7 +113,7 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
     assert "checkpoint.safetensors" in files(out)
     run(*flags)
     assert_same_results(out, tmp_path / "whole")
-    # Once more: it is over, and says so by its result.
+    # The run has finished, so --resume prints its result at once.
     again = run(*flags)
     assert "accuracy" in again.stdout
     assert again.stderr == ""
@@ -121,7 +121,7 @@ def test_interrupted_it_saves_and_says_how_to_go_on(signal_number, common, tmp_p
 
 @pytest.fixture(scope="module")
 def finished(cifar10, tmp_path_factory):
-    """The flags of a run that is over."""
+    """The flags of a finished run."""
     flags = ["train", *tiny_training.flags(cifar10), "--out", tmp_path_factory.mktemp("finished") / "run"]
     run(*flags)
     return flags
@@ -140,28 +140,28 @@ def test_a_run_is_not_overwritten(finished):
         (["--unfolding", "0,2"], 'was begun with --unfolding "balanced", got "(0, 2)"'),
     ],
 )
-def test_options_must_be_those_it_was_begun_with(changed, message, finished):
+def test_resumed_run_must_have_the_same_options(changed, message, finished):
     assert message in run(*finished, "--resume", *changed, expect=1).stderr
 
 
-def test_options_that_change_no_result_may_differ(finished):
+def test_resumed_run_may_change_options_that_do_not_affect_results(finished):
     run(*finished, "--resume", "--checkpoint-every", "7", "--workers", "2")
 
 
-def test_a_folder_that_cannot_be_written_is_named(common, tmp_path):
+def test_error_names_folder_that_cannot_be_written(common, tmp_path):
     (tmp_path / "file").write_text("")
     result = run("train", *common, "--out", tmp_path / "file" / "run", expect=1)
     assert str(tmp_path / "file" / "run") in result.stderr
     assert "Not a directory" in result.stderr
 
 
-def test_one_process_a_folder(common, tmp_path):
+def test_only_one_process_may_use_a_folder(common, tmp_path):
     flags = ["train", *common, "--out", tmp_path / "run", "--resume"]
     with stuck_after_an_epoch(*flags, folder=tmp_path / "run"):
         assert "another process is writing to" in run(*flags, expect=1).stderr
 
 
-def test_what_diverges_is_named(common, tmp_path):
+def test_error_names_what_diverged(common, tmp_path):
     out = tmp_path / "run"
     flags = ["train", *common, "--optimizer", "sgd", "--lr", "1e30", "--out", out, "--checkpoint-every", "0"]
     result = run(*flags, expect=1)
@@ -204,7 +204,7 @@ def test_what_diverges_is_named(common, tmp_path):
         (["--depths", "1,2"], 2, "depths must have four entries"),
     ],
 )
-def test_wrong_options_are_named(flags, status, message, common, tmp_path):
+def test_bad_options_are_errors(flags, status, message, common, tmp_path):
     for name in flags[::2]:
         if name in common:
             common = common[: common.index(name)] + common[common.index(name) + 2 :]
@@ -223,7 +223,7 @@ def test_weights_are_loaded(common, tmp_path):
     assert all(first[name] == second[name] for name in first if name.endswith("conv1.weight"))
 
 
-def test_a_run_goes_on_without_its_flags(common, tmp_path):
+def test_run_resumes_without_flags(common, tmp_path):
     run("train", *common, "--lr", "0.02", "--out", tmp_path / "whole")
     out = tmp_path / "stopped"
     with stuck_after_an_epoch("train", *common, "--lr", "0.02", "--out", out, folder=out) as program:
@@ -233,8 +233,8 @@ def test_a_run_goes_on_without_its_flags(common, tmp_path):
     assert_same_results(out, tmp_path / "whole")
 
 
-def test_a_loss_that_is_not_finite_is_not_the_end_of_a_good_run(common, tmp_path):
-    """`--nonfinite ignore` had ended as "finished", and `skip` did not say that it skipped."""
+def test_nonfinite_loss_is_reported(common, tmp_path):
+    """Regression: the status with `--nonfinite ignore` was "finished", and `skip` did not report skipped steps."""
     flags = ["train", *common, "--optimizer", "sgd", "--lr", "1e30"]
     assert "is not finite" in run(*flags, "--nonfinite", "ignore", "--out", tmp_path / "ignore", expect=1).stderr
     assert read_json(tmp_path / "ignore" / "summary.json")["status"] == "diverged"

@@ -1,4 +1,4 @@
-"""Clipping, warm-up, averaged weights, accumulation, logged steps, devices and precision: values and resuming."""
+"""Clipping, warm-up, averaged weights, accumulation, logged steps, devices and precision."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from torch.optim import lr_scheduler
 
 @pytest.fixture
 def common(cifar10):
-    return tiny_training.flags(cifar10)  # two epochs of six steps of 20 samples
+    return tiny_training.flags(cifar10)  # There are two epochs with six steps of 20 samples.
 
 
 def with_epochs(flags, epochs):
-    """The flags with another number of epochs."""
+    """Return the flags with another number of epochs."""
     place = flags.index("--epochs") + 1
     return [*flags[:place], str(epochs), *flags[place + 1 :]]
 
@@ -39,7 +39,7 @@ ALL = ["--clip-grad", "0.5", "--warmup-epochs", "0.5", "--ema", "0.9", "--accumu
 @pytest.mark.parametrize(
     "flags", [ALL, ["--amp", "bf16"], ["--log-steps", "4", "--ema", "0.5"]], ids=lambda f: f[0] + f[-2]
 )
-def test_resumes_bit_for_bit(flags, common, tmp_path):
+def test_resuming_is_bit_exact(flags, common, tmp_path):
     whole, out = tmp_path / "whole", tmp_path / "stopped"
     run("train", *common, *flags, "--out", whole)
     words = ["train", *common, *flags, "--out", out, "--resume"]
@@ -54,7 +54,7 @@ def test_resumes_bit_for_bit(flags, common, tmp_path):
         assert without_speed(steps(out)) == without_speed(steps(whole))
 
 
-def test_steps_logged_after_the_checkpoint_are_not_there_twice(common, tmp_path):
+def test_steps_logged_after_the_checkpoint_are_not_duplicated(common, tmp_path):
     whole, out = tmp_path / "whole", tmp_path / "stopped"
     flags = [*common, "--log-steps", "1"]
     run("train", *flags, "--out", whole)
@@ -81,7 +81,7 @@ def test_logged_steps_add_up_to_the_epoch(common, tmp_path):
     assert all(row["gradient_norm"] > 0 and row["images_per_second"] > 0 for row in rows)
 
 
-def test_options_that_do_nothing_change_nothing(common, tmp_path):
+def test_neutral_options_change_nothing(common, tmp_path):
     run("train", *common, "--out", tmp_path / "plain")
     neutral = ["--clip-grad", "1e9", "--accumulate", "1", "--log-steps", "3", "--device", "cpu", "--amp", "off"]
     run("train", *common, *neutral, "--ema", "0.99", "--out", tmp_path / "other")
@@ -94,7 +94,7 @@ def test_options_that_do_nothing_change_nothing(common, tmp_path):
 
 
 def test_clipping_bounds_the_step(common, tmp_path):
-    # One step of plain SGD moves the weights by lr times the clipped gradient.
+    # One step of plain SGD changes the weights by lr times the clipped gradient.
     flags = [*common, "--optimizer", "sgd", "--momentum", "0", "--weight-decay", "0", "--schedule", "constant"]
     flags += ["--lr", "0.5", "--limit-train", "20", "--log-steps", "1"]
     for epochs, name in ((1, "one"), (2, "two")):
@@ -106,7 +106,7 @@ def test_clipping_bounds_the_step(common, tmp_path):
 
 
 @pytest.mark.parametrize("schedule", ["constant", "multistep", "cosine"])
-def test_warmup_is_torchs_linear_lr(schedule, common, tmp_path):
+def test_warmup_matches_torch_linear_lr(schedule, common, tmp_path):
     flags = [*with_epochs(common, 4), "--optimizer", "sgd", "--lr", "0.05", "--log-steps", "1"]
     run("train", *flags, "--schedule", schedule, "--warmup-epochs", "1.5", "--out", tmp_path / "run")
     total, warmup = 24, 9
@@ -127,8 +127,8 @@ def test_warmup_is_torchs_linear_lr(schedule, common, tmp_path):
     assert [row["lr"] for row in steps(tmp_path / "run")] == pytest.approx(expected, rel=1e-9)
 
 
-def test_average_is_that_of_the_weights_after_each_step(common, tmp_path):
-    # Runs of one epoch, of a step each, under a constant learning rate are the beginnings of one another.
+def test_ema_averages_weights_after_each_step(common, tmp_path):
+    # With a constant learning rate, a shorter run consists of the first steps of a longer run.
     flags = [*common, "--schedule", "constant", "--limit-train", "20", "--ema", "0.7"]
     for epochs in (1, 2, 3):
         run("train", *with_epochs(flags, epochs), "--out", tmp_path / str(epochs))
@@ -161,7 +161,7 @@ def test_mixed_precision_is_close_to_float32(amp, common, tmp_path):
     assert read_json(tmp_path / "mixed" / "config.json")["amp"] == amp
 
 
-def test_auto_is_the_device_that_torch_has(common, tmp_path):
+def test_auto_selects_the_device_of_torch(common, tmp_path):
     run("train", *with_epochs(common, 1), "--out", tmp_path / "run")
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
     assert read_json(tmp_path / "run" / "config.json")["device"].split(":")[0] == str(found).split(":")[0]
@@ -169,14 +169,14 @@ def test_auto_is_the_device_that_torch_has(common, tmp_path):
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is an accelerator")
 @pytest.mark.parametrize("device", ["cuda", "cuda:1", "mps", "xpu"])
-def test_a_device_that_is_not_there(device, common, tmp_path):
+def test_missing_device_is_an_error(device, common, tmp_path):
     result = run("train", *common, "--device", device, "--out", tmp_path / "run", expect=1)
     assert f"--device {device} is not available; torch finds cpu" in result.stderr
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:x", "meta", ""])
-def test_names_that_are_no_devices(device, common, tmp_path):
+def test_bad_device_names_are_errors(device, common, tmp_path):
     result = run("train", *common, "--device", device, "--out", tmp_path / "run", expect=2)
     assert "--device must be auto, cpu, or an accelerator such as cuda, cuda:1, mps or xpu" in result.stderr
 
@@ -190,7 +190,7 @@ def test_names_that_are_no_devices(device, common, tmp_path):
     ],
     ids=["onecycle", "too-long", "ema"],
 )
-def test_values_without_meaning_leave_nothing(flags, message, common, tmp_path):
+def test_bad_values_are_errors_and_leave_no_files(flags, message, common, tmp_path):
     result = run("train", *common, *flags, "--out", tmp_path / "run", expect=2)
     assert message in result.stderr
     assert not (tmp_path / "run").exists()

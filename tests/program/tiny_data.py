@@ -1,4 +1,4 @@
-"""Fixtures: tiny data sets in the formats that the program reads."""
+"""Fixtures with tiny data sets in the formats that the program reads."""
 
 import pytest
 from tiny_training import write_cifar10, write_image_folder
@@ -6,7 +6,7 @@ from tiny_training import write_cifar10, write_image_folder
 
 @pytest.fixture(scope="session")
 def cifar10(tmp_path_factory):
-    """CIFAR-10's binary files."""
+    """A folder with CIFAR-10's binary files."""
     folder = tmp_path_factory.mktemp("cifar10")
     write_cifar10(folder)
     return folder
@@ -14,7 +14,7 @@ def cifar10(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def image_folder(tmp_path_factory):
-    """Folders of JPEG files."""
+    """An image folder with JPEG files."""
     folder = tmp_path_factory.mktemp("pictures")
     write_image_folder(folder)
     return folder

@@ -1,4 +1,4 @@
-"""Trainings of a second or two: data, flags, and comparisons of what they come to."""
+"""Helpers for training runs that take one or two seconds: data, flags, and comparisons of results."""
 
 import contextlib
 import fcntl
@@ -16,7 +16,7 @@ TIMES = {"seconds", "optimizer_seconds", "data_seconds"}
 
 
 def write_cifar10(folder):
-    """CIFAR-10's files: a bright square whose place and colour tell the class."""
+    """Write CIFAR-10 files. The position and color of a bright square determine the class."""
     numbers = np.random.default_rng(0)
     names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
     for count, name in zip([24] * 5 + [50], names, strict=True):
@@ -31,7 +31,7 @@ def write_cifar10(folder):
 
 
 def write_image_folder(folder):
-    """The same classes as JPEG files: a bright block whose place and colour tell the class."""
+    """Write the same classes as JPEG files. The position and color of a bright square determine the class."""
     from PIL import Image
 
     numbers = np.random.default_rng(0)
@@ -46,14 +46,14 @@ def write_image_folder(folder):
 
 
 def flags(data, epochs=2):
-    """Flags for CIFAR-10's files in the folder `data`: epochs of six steps."""
+    """Return flags for CIFAR-10 files in the folder `data`, with six steps per epoch."""
     return [
         *("--dataset", "cifar10", "--data", str(data), *TINY_MODEL),
         *("--batch-size", "20", "--epochs", str(epochs), "--threads", "1"),
     ]
 
 
-# Overrules the scale of an experiment so that a run takes a second.
+# These flags override the scale of an experiment so that a run takes a second.
 TINY_RUN = {"--width": "0.125", "--depths": "1,1,1,1", "--limit-train": "20", "--limit-test": "20"}
 TINY_RUN |= {"--epochs": "1", "--batch-size": "10", "--threads": "1"}
 TINY_TIGHTNESS = {**TINY_RUN, "--limit-train": "60", "--epochs": "2", "--every": "4"}
@@ -69,22 +69,22 @@ def without_times(rows):
 
 
 def assert_same_results(folder, expected):
-    """Bitwise, except for the times and the name of the run, which is its folder's."""
+    """Check that results are bitwise equal, except for times and the name of the run, which is that of its folder."""
     assert without_times(metrics(folder)) == [{**row, "run": folder.name} for row in without_times(metrics(expected))]
     weights = read_safetensors(folder / "weights.safetensors")
     assert weights == read_safetensors(expected / "weights.safetensors")
 
 
 class StuckProgram:
-    """The program, which cannot go on beyond its first epoch: the pipe for the line that it prints then is full.
+    """Runs the program so that it blocks after its first epoch, because the pipe for its output is full.
 
-    So a test can stop it at a moment that does not depend on the speed of the machine. The pipe holds one line: all
-    lines of the plan are read but the last, which stays in the pipe.
+    A test can then stop the program at a time that does not depend on the speed of the machine. The pipe holds one
+    line. All lines of the plan are read except the last, which stays in the pipe.
     """
 
     def __init__(self, arguments):
-        self._pipe, end = os.pipe2(os.O_DIRECT)  # a slot of the pipe for each line
-        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)  # one slot
+        self._pipe, end = os.pipe2(os.O_DIRECT)  # Each line takes one slot of the pipe.
+        fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 4096)  # The pipe has one slot.
         self.process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=end)
         os.close(end)
         self._read = b""
@@ -94,7 +94,7 @@ class StuckProgram:
             self._read += part
 
     def wait_for_epoch(self, folder):
-        """Until the first epoch of the run in the folder is over."""
+        """Wait until the first epoch of the run in the folder is over."""
         end = time.monotonic() + 120
         while not (folder / "metrics.jsonl").exists():
             assert self.process.poll() is None, self.finish()
@@ -102,7 +102,7 @@ class StuckProgram:
             time.sleep(0.005)
 
     def finish(self):
-        """Lets the program go on; returns what it wrote to the standard error until its end."""
+        """Let the program continue to its end, and return what it wrote to stderr."""
         with os.fdopen(self._pipe, "rb", closefd=False) as pipe:
             message = (self._read + pipe.read()).decode()
         self.process.wait(timeout=300)
@@ -116,7 +116,7 @@ class StuckProgram:
 
 @contextlib.contextmanager
 def stuck_after_an_epoch(*arguments, folder):
-    """A StuckProgram whose run in the folder has done one epoch; it is killed at the end."""
+    """Start a StuckProgram, wait for the first epoch of the run in the folder, and kill the program at the end."""
     with contextlib.closing(StuckProgram(arguments)) as program:
         program.wait_for_epoch(folder)
         yield program
