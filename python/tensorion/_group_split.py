@@ -126,7 +126,7 @@ def split(
             reason = "use_fallback"
         algorithm = options["algorithm"] or (options["fallback"] if reason else "tensorion")
         if algorithm is None:
-            raise ValueError(f"[tensorion.Tensorion] {label} needs a fallback ({reason}), got fallback=None")
+            raise ValueError(f"[tensorion.Tensorion] {label} needs a fallback ({reason}), got none")
         if algorithm == "tensorion":
             _check_unfolding(param, label, options)
             _check_layout(param, label, process_group)

@@ -10,7 +10,7 @@ from . import _arguments
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LmoResult:
-    """The result of `lmo`. Its numbers are stored as tensors and are read from the device on first access."""
+    """The result of `lmo`. Its numbers are stored as tensors and are read from the device on access."""
 
     #: The maximizer, with the shape and dtype of the input.
     x: Tensor
@@ -21,7 +21,7 @@ class LmoResult:
 
     @property
     def modes(self) -> tuple[int, ...]:
-        """The modes that become the rows of the unfolding that was solved."""
+        """The modes that become the rows of the chosen unfolding."""
         return tuple(mode for mode, is_row in enumerate(self._rows.tolist()) if is_row)
 
     @property

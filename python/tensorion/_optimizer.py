@@ -94,9 +94,10 @@ class Tensorion(Optimizer):
             mesh. Copies and pickles of the optimizer do not keep the group (default: None).
 
     Example:
+        >>> model = torch.nn.Conv2d(3, 8, 3)
         >>> optimizer = tensorion.Tensorion(model.parameters(), lr=1e-3)
         >>> optimizer.zero_grad()
-        >>> loss_fn(model(input), target).backward()
+        >>> model(torch.randn(2, 3, 8, 8)).sum().backward()
         >>> optimizer.step()
     """
 

@@ -86,7 +86,10 @@ def param_groups(
             lazy parameter has no shape yet.
 
     Example:
-        >>> groups = tensorion.param_groups(model, to_fallback=["head"], split={"*.qkv.weight": 3})
+        >>> model = torch.nn.TransformerEncoderLayer(64, 4)
+        >>> groups = tensorion.param_groups(model, split={"*.in_proj_weight": 3})
+        >>> [group["algorithm"] for group in groups]
+        ['tensorion', 'adamw']
         >>> optimizer = tensorion.Tensorion(groups, lr=1e-3)
     """
     if not isinstance(model, nn.Module):

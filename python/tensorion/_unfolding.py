@@ -50,7 +50,7 @@ def balanced_unfolding(shape: Sequence[int]) -> tuple[int, ...]:
 
     Example:
         >>> tensorion.balanced_unfolding((64, 32, 3, 3))
-        (0,)
+        (0, 2)
     """
     shape = _arguments.ints(shape, "balanced_unfolding.shape")
     return tuple(torch.ops.tensorion.balanced_unfolding(shape))

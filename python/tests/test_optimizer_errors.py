@@ -194,7 +194,7 @@ WHOLE = gaussian((6, 3, 4), 1)
         (
             lambda: [{"params": parameters(), "fallback": None}],
             ValueError,
-            "parameter 1 of group 0, shape [5, 7] needs a fallback (order < 3), got fallback=None",
+            "parameter 1 of group 0, shape [5, 7] needs a fallback (order < 3), got none",
         ),
         (
             lambda: [{"params": parameters(), "algorithm": "muon"}],

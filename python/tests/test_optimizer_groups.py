@@ -133,7 +133,7 @@ def test_group_with_use_fallback():
     ]
     named = Tensorion([{"params": params[:1], "use_fallback": True, "algorithm": "tensorion"}])
     assert named.param_groups[0]["algorithm"] == "tensorion"
-    with pytest.raises(ValueError, match=r"needs a fallback \(use_fallback\), got fallback=None"):
+    with pytest.raises(ValueError, match=r"needs a fallback \(use_fallback\), got none"):
         Tensorion([{"params": params[:1], "use_fallback": True}], fallback=None)
 
 

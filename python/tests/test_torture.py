@@ -76,27 +76,26 @@ def assert_finite(params, optimizer, what):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("polar", POLAR)
 @pytest.mark.parametrize("kind", FINITE)
-def test_finite_gradients_keep_everything_finite(kind, polar, dtype):
+@pytest.mark.parametrize("unfolding", UNFOLDINGS, ids=str)
+def test_finite_gradients_keep_everything_finite(unfolding, kind, polar, dtype):
     shapes = [(4, 3, 3, 2), (5, 1, 6, 2), (3, 4, 5), (4, 5), (6,)]
-    for unfolding in UNFOLDINGS:
-        params = parameters(shapes, dtype, seed=1)
-        groups = [{"params": params[:3], "unfolding": unfolding}, {"params": params[3:]}]
-        optimizer = Tensorion(groups, LR, polar=polar, nesterov=kind < "d", fallback_lr=1e-3)
-        generator = torch.Generator().manual_seed(2)
-        for step in range(4):
-            for param in params:
-                param.grad = gradient(kind, param, step, generator)
-            before = [param.detach().double() for param in params[:3]]
-            optimizer.step()
-            assert_finite(params, optimizer, f"{unfolding}, step {step}")
-            # Whatever the size of the gradient, an entry changes by at most the spectral norm of the update.
-            for param, old in zip(params, before, strict=False):
-                scale = 0.2 * max(param.shape[0] * param.numel(), 1) ** 0.5
-                allowed = LR * (1.3 * scale + 0.01 * old.abs().max()) + torch.finfo(dtype).eps * old.abs().max()
-                moved = (param.double() - old).abs().max()
-                assert moved <= allowed, f"{unfolding}: {moved} > {allowed}"
-            if kind == "zero":
-                assert all(torch.count_nonzero(optimizer.state[p]["momentum_buffer"]) == 0 for p in params[:3])
+    params = parameters(shapes, dtype, seed=1)
+    groups = [{"params": params[:3], "unfolding": unfolding}, {"params": params[3:]}]
+    optimizer = Tensorion(groups, LR, polar=polar, nesterov=kind < "d", fallback_lr=1e-3)
+    generator = torch.Generator().manual_seed(2)
+    for step in range(4):
+        for param in params:
+            param.grad = gradient(kind, param, step, generator)
+        before = [param.detach().double() for param in params[:3]]
+        optimizer.step()
+        assert_finite(params, optimizer, f"step {step}")
+        # Whatever the size of the gradient, an entry changes by at most the spectral norm of the update.
+        for param, old in zip(params, before, strict=False):
+            scale = 0.2 * max(param.shape[0] * param.numel(), 1) ** 0.5
+            allowed = LR * (1.3 * scale + 0.01 * old.abs().max()) + torch.finfo(dtype).eps * old.abs().max()
+            assert (param.double() - old).abs().max() <= allowed
+        if kind == "zero":
+            assert all(torch.count_nonzero(optimizer.state[p]["momentum_buffer"]) == 0 for p in params[:3])
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -1,5 +1,6 @@
-"""Runs all examples in README.md and docs/."""
+"""Runs all examples in README.md, docs/ and the docstrings of the package."""
 
+import doctest
 import re
 import shlex
 import subprocess
@@ -7,6 +8,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+import torch
+
+import tensorion
 
 ROOT = Path(__file__).parents[2]
 # docs/recipes.md needs frameworks that are not installed. tests/recipes tests it.
@@ -53,3 +57,12 @@ def test_block_is_part_of_a_tested_file(document, line, text):
     assert any(text in path.read_text() for path in built if path.is_file()), (
         f"the block at {document}:{line} is in no file of tests/cmake_project, tests/subproject or examples"
     )
+
+
+@pytest.mark.parametrize("name", tensorion.__all__)
+def test_docstring_examples(name):
+    runner = doctest.DocTestRunner()
+    scope = {"tensorion": tensorion, "torch": torch}
+    for example in doctest.DocTestFinder(recurse=False).find(getattr(tensorion, name), name, globs=scope):
+        runner.run(example)
+    assert runner.summarize().failed == 0

@@ -64,7 +64,7 @@ def test_steps_logged_after_the_checkpoint_are_not_duplicated(common, tmp_path):
     lines = (out / "steps.jsonl").read_text().splitlines(keepends=True)
     later = lines[-1].replace('"step":6', '"step":9')
     assert later != lines[-1]
-    (out / "steps.jsonl").write_text("".join([*lines, later, later[:20]]))  # as of a run that was killed while it wrote
+    (out / "steps.jsonl").write_text("".join([*lines, later, later[:20]]))  # The run was killed while it wrote.
     run(*words)
     assert without_speed(steps(out)) == without_speed(steps(whole))
     assert [row["step"] for row in steps(out)] == list(range(1, 13))
