@@ -208,4 +208,4 @@ def test_unsupported_sharding_raises(run):
             in errors["gradient"]
         )
         assert "expected a momentum_buffer with the placements of parameter 'p0'" in errors["state"]
-        assert "got a plain tensor: torch.distributed.checkpoint.state_dict converts" in errors["state"]
+        assert "got a plain tensor; torch.distributed.checkpoint.state_dict converts" in errors["state"]
