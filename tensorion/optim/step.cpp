@@ -14,7 +14,7 @@
 #include "tensorion/lmo/direction.h"
 #include "tensorion/optim/device_step.h"
 #include "tensorion/optim/nonfinite.h"
-#include "tensorion/optim/tensor_schedule.h"
+#include "tensorion/optim/parallel_update.h"
 
 namespace tensorion {
 namespace {
