@@ -106,7 +106,7 @@ TEST(ConvNorm, ConvergesOnClusteredSpectra) {
   EXPECT_NEAR(conv_norm(at::outer(blur, blur).view({1, 1, 3, 3}), {n, n}, "zeros"), exact * exact,
               kConverged);
   EXPECT_NEAR(conv_norm(at::outer(blur, blur).view({1, 1, 3, 3}), {n, n}), 1, rounding(at::kDouble, 9));
-  // With two identical channels, every singular value is double.
+  // With two identical channels, every singular value has multiplicity two.
   const auto twice =
       at::kron(at::eye(2, at::kDouble).view({2, 2, 1, 1}), at::outer(blur, blur).view({1, 1, 3, 3}));
   EXPECT_NEAR(conv_norm(twice, {n, n}, "zeros"), exact * exact, kConverged);
