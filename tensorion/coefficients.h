@@ -1,4 +1,5 @@
-// Newton-Schulz coefficients: one step is X <- a X + (b R + c R^2) X with R = X X^T.
+// Coefficients of the Newton-Schulz iteration. A step with the row (a, b, c) computes
+//   X <- a X + (b R + c R^2) X,  R = X X^T.
 #pragma once
 
 #include <array>
@@ -8,25 +9,30 @@
 
 namespace tensorion {
 
+// One row (a, b, c) per step.
 using Coefficients = std::vector<std::array<double, 3>>;
 
-// A published set: "muon", "polar_express" or "cans".
+// Returns a published table: "muon", "polar_express" or "cans". Throws if the name is unknown.
 Coefficients named_coefficients(const std::string& name);
 
-// The rows one after the other, as operators take them and archives hold them, and back.
+// Converts between rows and a flat list of numbers, which operators and archives use. `unflatten` throws if
+// the number of values is not a multiple of three.
 std::vector<double> flatten(const Coefficients& rows);
 Coefficients unflatten(const std::vector<double>& values);
 
-// Far more steps than any input needs.
+// The largest number of steps that is accepted; no input needs as many.
 inline constexpr int64_t kMaxSteps = 1000;
 
-// `steps` rows: those of `rows` in order, and the last one again if there are more steps.
+// Returns one row for each step: the given rows in order. If `steps` exceeds the number of rows, the last row
+// is repeated.
 Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps);
 
-// Polar Express for the smallest singular values that so many steps can lift.
+// Returns the Polar Express coefficients for this number of steps. The lower end of their range of singular
+// values is chosen for the number of steps.
 Coefficients polar_express_schedule(int64_t steps);
 
-// The largest value that the scheduled polynomials reach on [0, 1]: a bound of the result's spectral norm.
+// Returns the largest magnitude that the composed polynomials take on [0, 1], evaluated on a fine grid. This
+// is the spectral norm that a result may have.
 double largest_value(const Coefficients& schedule);
 
 }  // namespace tensorion

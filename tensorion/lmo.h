@@ -1,7 +1,7 @@
-// The linear minimization oracle of the relaxed spectral norm, with its certificate:
-//   argmax <M, X> over ||X||_Sigma <= 1,
-// whose optimum is the dual norm max over tau of ||M_(tau)||_*, attained by folding the polar factor of the
-// unfolding with the largest nuclear norm.
+// The linear minimization oracle (LMO) of the relaxed spectral norm, with bounds of its optimum:
+//   argmax <M, X> subject to ||X||_Sigma <= 1.
+// The optimum is the dual norm max_tau ||M_(tau)||_*. It is attained by the polar factor of the unfolding
+// with the largest nuclear norm, folded back to the shape of M.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,10 +14,13 @@
 
 namespace tensorion {
 
-// Which unfolding to solve on: "balanced" (by shape, the paper's offline choice), "online" (the one with the
-// largest nuclear norm, found anew each time), or a fixed set of modes.
+// How the unfolding of a tensor is chosen:
+//   "balanced"  by shape: the unfolding that is closest to square (the paper's offline choice)
+//   "online"    by value: the unfolding with the largest nuclear norm, searched for in every call
+//   Modes       a fixed set of modes
 class UnfoldingStrategy {
  public:
+  // Throws if the name is neither "balanced" nor "online".
   UnfoldingStrategy(const std::string& name);  // NOLINT(google-explicit-constructor)
   UnfoldingStrategy(const char* name)          // NOLINT(google-explicit-constructor)
       : UnfoldingStrategy(std::string(name)) {}
@@ -25,11 +28,13 @@ class UnfoldingStrategy {
 
   bool is_online() const { return online_; }
 
-  // The unfolding of tensors of this shape; vectors are their own n x 1 unfolding. "online", whose choice
-  // depends on values, is represented by the balanced unfolding here.
+  // Returns the unfolding of tensors of this shape. A vector of n elements has the unfolding n x 1. The
+  // choice of "online" depends on values, so this function returns the balanced unfolding for it. Throws if
+  // the shape does not have the fixed modes.
   Unfolding choose(at::IntArrayRef shape) const;
 
-  // "balanced", "online" or "(0, 2)", and back.
+  // Converts to and from text: "balanced", "online" or modes such as "(0, 2)". `parse` throws if the text is
+  // none of these.
   std::string str() const;
   static UnfoldingStrategy parse(const std::string& text);
   bool operator==(const UnfoldingStrategy&) const = default;
@@ -39,10 +44,11 @@ class UnfoldingStrategy {
   std::optional<Modes> modes_;
 };
 
-// What "online" chose for each tensor, so that it can be kept for some steps: 0-dim tensors with the number
-// of the unfolding in the list `unfoldings(shape)`, on the tensors' devices; of a parameter that consists of
-// slices, one number for each. They are written if `decide`, else read. With none of them every call decides
-// by itself.
+// The unfoldings that "online" chose, stored so that later steps can reuse them. There is one 0-dim tensor
+// for each tensor, on the same device. It holds the index of the unfolding in `unfoldings(shape)`. A
+// parameter that consists of slices has a 1-dim tensor with one index for each slice. If `decide` is true,
+// the step chooses and writes the indices; otherwise it reads them. If `tensors` is empty, every step chooses
+// and nothing is stored.
 struct UnfoldingChoices {
   at::TensorList tensors;
   bool decide = true;
@@ -50,20 +56,23 @@ struct UnfoldingChoices {
 
 struct LmoResult {
   at::Tensor x;
-  Modes modes;         // the unfolding that was solved
-  double value = 0;    // <M, x>, less if the method may exceed the unit ball
+  Modes modes;         // the unfolding of which `x` is the polar factor
+  double value = 0;    // <M, x>, divided by a bound of the spectral norm of x_(modes) if that exceeds 1
   double upper = 0;    // value <= optimum <= upper, up to rounding
-  int64_t solved = 0;  // unfoldings on which a nuclear norm had to be computed
+  int64_t solved = 0;  // number of unfoldings whose nuclear norm had to be computed
 };
 
-// `unfolding` "online" searches for the unfolding with the largest nuclear norm, but solves only those that
-// bounds cannot rule out. The choice between unfoldings that are nearly equal uses heuristic bounds: no input
-// is known on which it differs from that of a brute-force search by more than rounding. `value` and `upper`
-// hold in any case. Of equals the first in the order of enumeration wins. It runs on the CPU, wherever the
-// input is.
+// Solves the linear minimization oracle for the tensor `m`.
 //
-// With a `family` of unfoldings the norms are over it alone: "online" searches in it, and is the only
-// strategy that goes with one.
+// With "online", bounds rule out most unfoldings, and the nuclear norm is computed for the remaining ones
+// only. The choice between nearly equal unfoldings uses heuristic bounds. No input is known for which the
+// result differs from that of an exhaustive search by more than rounding. `value` and `upper` do not depend
+// on the heuristic. Ties go to the first unfolding in the order of `unfoldings`.
+//
+// If `family` is not empty, the norms are defined by its unfoldings only. It requires "online".
+//
+// The computation runs on the CPU. The result is on the device of `m`. Throws if `m` is not a dense, real,
+// finite tensor with at least one mode, or if an option is not valid.
 LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding = "online",
               const PolarOptions& polar = {}, const Family& family = {});
 

@@ -1,5 +1,5 @@
-// The orthogonal polar factor polar(A) = U V^T of A = U Sigma V^T: the linear minimization oracle of the
-// spectral norm. The quality of an answer X is q = <A, X> / (||X||_2 ||A||_*), at most 1.
+// The orthogonal polar factor polar(A) = U V^T of A = U Sigma V^T. It solves the linear minimization oracle
+// of the spectral norm. The quality of an approximation X is q = <A, X> / (||X||_2 ||A||_*) <= 1.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,28 +13,34 @@
 namespace tensorion {
 
 struct PolarOptions {
-  // "halley":        rational passes by Cholesky, repeated until q >= 0.97 is certified; the best on CPUs.
-  // "newton_schulz": polynomial, matrix products only; the best on accelerators (there in fp16).
-  // "svd":           exact.
-  // "auto":          halley on CPU, newton_schulz elsewhere.
+  // "halley"         a rational iteration with Cholesky factorizations, repeated until q >= kPolarQuality is
+  //                  certified
+  // "newton_schulz"  a polynomial iteration with matrix products only, in fp16 on accelerators
+  // "svd"            exact, in double precision
+  // "auto"           "halley" on the CPU, "newton_schulz" on other devices
   std::string method = "auto";
-  // The rows of "newton_schulz". If there are none: on CPUs "muon"; elsewhere the rows of Polar Express that
-  // suit the number of steps best, after a normalization that is closer than Muon's (docs/math.md).
+  // The coefficients of "newton_schulz". The default is "muon" on the CPU. On other devices it is the Polar
+  // Express table for the number of steps, with a tighter normalization than Muon's (docs/math.md).
   std::optional<Coefficients> ns_coefficients = std::nullopt;
-  // If not given: 5, or on accelerators 6 if there are no coefficients either.
+  // The number of steps of "newton_schulz". The default is 5, or 6 on accelerators if ns_coefficients is not
+  // set.
   std::optional<int64_t> ns_steps = std::nullopt;
 
-  // Throws if an option is out of range.
+  // Throws if an option is not valid.
   void check() const;
 };
 
-// q that "halley" certifies before it stops.
+// The quality q at which "halley" stops. Rounding errors are part of the certificate; in single precision
+// they are estimated.
 inline constexpr double kPolarQuality = 0.97;
 
-// The polar factor of each matrix of a (..., m, n) tensor, in its dtype. Zero gives zero; the answer does not
-// depend on the scale of the input. fp16 and bf16 are computed in fp32 on CPUs. Input that is not finite is
-// an error; with "newton_schulz" on accelerators it gives NaN instead, since finding it would stall the
-// device. The other methods run on the CPU, wherever the input is.
+// Returns the polar factor of each matrix of a tensor of shape (..., m, n), in its dtype. The result does not
+// depend on the scale of the input, and the factor of a zero matrix is zero. On the CPU, fp16 and bf16 inputs
+// are computed in fp32. "halley" and "svd" run on the CPU even if the input is on another device.
+//
+// Throws if the input is not a dense, real, floating-point tensor with at least two modes, or if a value is
+// not finite. "newton_schulz" on an accelerator returns NaN for such values instead, because the check would
+// synchronize with the device.
 at::Tensor polar(const at::Tensor& a, const PolarOptions& options = {});
 
 }  // namespace tensorion

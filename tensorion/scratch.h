@@ -1,9 +1,9 @@
-// Memory for intermediate results, which on the CPU is kept from one call to the next.
+// Scratch memory. On the CPU the library keeps the memory of intermediate results for the next call.
 #pragma once
 
 namespace tensorion {
 
-// Gives back the memory that is kept, unless a step on another thread is using it.
+// Frees the scratch memory. Does nothing if a step on another thread is using it.
 void release_scratch();
 
 }  // namespace tensorion

@@ -1,8 +1,8 @@
-// Stacks and blocks: parameters that consist of independent tensors, each of which is unfolded,
-// orthogonalized and scaled by itself.
+// Parameters that consist of independent tensors, called slices. Each slice is unfolded, orthogonalized and
+// scaled separately.
 //
-//   8 x 512 x 2048 with batch_modes {0}     8 tensors of 512 x 2048: a stack of experts
-//   1536 x 512 with split_sizes {3}         3 tensors of 512 x 512: fused query, key and value
+//   8 x 512 x 2048 with batch_modes {0}     8 slices of 512 x 2048: a stack of experts
+//   1536 x 512 with split_sizes {3}         3 slices of 512 x 512: fused query, key and value
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,28 +15,31 @@
 namespace tensorion {
 
 struct Slicing {
-  // The modes that enumerate independent tensors. A slice has the other modes, and `unfolding` counts those.
+  // The modes that enumerate independent tensors, like batch dimensions. The remaining modes are numbered
+  // from 0 again, and the option `unfolding` refers to these numbers.
   Modes batch_modes;
-  // Blocks along mode 0 of a slice: one number k for k equal blocks, or the sizes of all blocks.
+  // Blocks along the first remaining mode: one number k for k equal blocks, or the sizes of all blocks.
   std::vector<int64_t> split_sizes;
 
-  // Whether a parameter is one tensor.
+  // Returns true if parameters are not divided.
   bool is_whole() const { return batch_modes.empty() && split_sizes.empty(); }
 
   // Throws if a mode is negative or listed twice, or if a size is not positive.
   void check() const;
 
-  // The number of slices along the batch modes of a shape, and the shapes of the blocks of each slice. They
-  // throw if the shape lacks a mode or the sizes do not add up to it.
+  // Return the number of tensors that the batch modes of a shape enumerate, and the shapes of the blocks of
+  // one of them. Both throw if the shape does not have a batch mode; block_shapes also throws if the blocks
+  // do not add up to the size of the mode.
   int64_t batch_size(at::IntArrayRef shape) const;
   std::vector<std::vector<int64_t>> block_shapes(at::IntArrayRef shape) const;
 
-  // How many independent tensors a parameter of this shape has.
+  // Returns the number of slices of a parameter of this shape.
   int64_t count(at::IntArrayRef shape) const {
     return batch_size(shape) * static_cast<int64_t>(block_shapes(shape).size());
   }
 
-  // Views of the independent tensors of all `tensors`: by slice in row-major order, then by block.
+  // Returns views of the slices of all tensors. The slices of a tensor are in row-major order of the batch
+  // modes, then in the order of the blocks.
   std::vector<at::Tensor> slices(at::TensorList tensors) const;
 };
 

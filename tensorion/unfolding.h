@@ -1,10 +1,11 @@
-// Unfoldings: a tensor seen as a matrix.
+// Unfoldings (matricizations) of tensors.
 //
-// The tau-unfolding of a tensor x puts the modes in tau into the rows and the
-// others into the columns, both in ascending order and row-major:
+// The unfolding of a tensor x by a set of modes tau is a matrix. The modes in tau form its rows, the other
+// modes its columns, both in ascending order and row-major:
 //   unfold(x, tau)[j_tau, j_rest] = x[j_0, ..., j_{d-1}].
-// tau and its complement give transposes of each other, hence one unfolding.
-// Modes are 0-based; modes of size 1 do not count (the effective order).
+// The unfoldings by tau and by its complement are transposes of each other and count as one unfolding. Modes
+// (dimensions) are 0-based. Modes of size 1 do not change the unfolding; the effective order is the number of
+// the other modes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,47 +17,49 @@ namespace tensorion {
 
 using Modes = std::vector<int64_t>;
 
-// Beyond this effective order enumerating 2^(d-1) - 1 unfoldings is refused.
+// The largest effective order d whose 2^(d-1) - 1 unfoldings can be enumerated.
 inline constexpr int64_t kMaxOrder = 24;
 
-// The number of modes whose size is not 1.
+// Returns the number of modes whose size is not 1.
 int64_t effective_order(at::IntArrayRef shape);
 
-// The order of a parameter, which the optimizer's min_order is about: the number of its modes after leading
-// modes of size 1 are dropped. A 512 x 256 x 1 x 1 kernel has order 4, a 1 x 197 x 384 positional
-// embedding 2.
+// Returns the order that is compared with the optimizer's min_order: the number of modes without leading
+// modes of size 1. A kernel of shape 512 x 256 x 1 x 1 has order 4, a positional embedding of shape 1 x 197 x
+// 384 has order 2.
 int64_t parameter_order(at::IntArrayRef shape);
 
-// One unfolding of tensors of one shape.
+// An unfolding of tensors of a given shape.
 class Unfolding {
  public:
-  // `modes` become the rows, in ascending order whatever order they come in.
-  // They must be distinct, in range, and neither none nor all of the modes
-  // (but a vector has the unfolding {0}: itself as a column).
+  // `modes` form the rows, in ascending order. Throws if they are not distinct, if a mode is out of range, or
+  // if no mode is left for the rows or for the columns. As an exception, a vector has the unfolding {0},
+  // which is a single column.
   Unfolding(at::IntArrayRef shape, at::IntArrayRef modes);
 
   const Modes& modes() const { return modes_; }
-  // The set that `unfoldings` lists for this unfolding or its transpose; empty if one side has no
-  // effective mode.
+  // Returns the set of modes by which `unfoldings` lists this unfolding or its transpose. It is empty if the
+  // rows or the columns have no mode larger than 1.
   Modes canonical() const;
   const std::vector<int64_t>& shape() const { return shape_; }
-  // The modes of the rows and of the columns in the order of unfold's matrices.
+  // The modes of the rows and of the columns, in the order in which `unfold` arranges them.
   Modes row_modes() const { return {permutation_.begin(), permutation_.begin() + row_count()}; }
   Modes col_modes() const { return {permutation_.begin() + row_count(), permutation_.end()}; }
   int64_t rows() const { return rows_; }
   int64_t cols() const { return cols_; }
 
-  // rows x cols. A view of x if its strides allow one, else a copy.
+  // Returns the matrix of shape rows() x cols(). It is a view of x if the strides allow it, and a copy
+  // otherwise. Throws if x has another shape or is not dense.
   at::Tensor unfold(const at::Tensor& x) const;
 
-  // Whether unfold(x) is a view.
+  // Returns true if unfold(x) is a view.
   bool is_view(const at::Tensor& x) const;
 
-  // The same unfolding with the modes of either side by increasing size: what has the longest runs in memory,
-  // and so is copied fastest. Its matrices are those of this one with rows and columns in another order.
+  // Returns an unfolding into the same matrix up to a permutation of rows and of columns. The modes of each
+  // side are sorted by increasing size, so that contiguous runs in memory are longest and copies are fastest.
   Unfolding reordered() const;
 
-  // The inverse of unfold, of shape `shape()`; a view if strides allow.
+  // Returns the tensor of shape `shape()` of which `matrix` is the unfolding. It is a view of the matrix if
+  // the strides allow it, and a copy otherwise. Throws if the matrix has another shape or is not dense.
   at::Tensor fold(const at::Tensor& matrix) const;
 
  private:
@@ -69,24 +72,27 @@ class Unfolding {
   int64_t cols_ = 1;
 };
 
-// All 2^(d-1) - 1 unfoldings of a shape of effective order d, each by its
-// canonical set: the side with fewer modes, on equal count the one that holds
-// the lowest mode. By number of modes, then lexicographic.
+// Returns all 2^(d-1) - 1 unfoldings of a shape of effective order d. Of a set of modes and its complement,
+// the list has the one with fewer modes; if both have the same number, it has the one that contains the
+// lowest mode. The list is sorted by the number of modes, then lexicographically. Throws if d exceeds
+// kMaxOrder.
 std::vector<Modes> unfoldings(at::IntArrayRef shape);
 
-// A family of unfoldings, by sets of modes. An empty one stands for all unfoldings of a shape.
+// A set of unfoldings, each given by its modes. An empty family stands for all unfoldings of a shape.
 using Family = std::vector<Modes>;
 
-// The unfoldings of a shape that are in the family, each once, by their canonical sets. Throws, in the name
-// of the function `name`, unless all sets are distinct modes in range that leave a mode larger than 1 on
-// either side.
+// Returns the unfoldings of a shape that are in the family, as `unfoldings` lists them and without
+// duplicates. Throws if the modes of a member are not distinct or are out of range, or if its rows or its
+// columns have no mode larger than 1. `name` is the name of the calling function in the error message.
 std::vector<Modes> unfoldings_of(at::IntArrayRef shape, const Family& family, const char* name);
 
-// The unfolding with the largest min(rows, cols), the first in the order of
-// `unfoldings` among equals: the paper's tau^opt. Needs effective order >= 2.
+// Returns the unfolding with the largest min(rows, cols), which the paper calls tau^opt. Ties go to the first
+// in the order of `unfoldings`. Throws if the effective order is below 2.
 Modes balanced_unfolding(at::IntArrayRef shape);
 
+// Returns Unfolding(x.sizes(), modes).unfold(x).
 at::Tensor unfold(const at::Tensor& x, at::IntArrayRef modes);
+// Returns Unfolding(shape, modes).fold(matrix), the inverse of `unfold`.
 at::Tensor fold(const at::Tensor& matrix, at::IntArrayRef modes, at::IntArrayRef shape);
 
 }  // namespace tensorion

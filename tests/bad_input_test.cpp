@@ -1,5 +1,6 @@
-// Bad input to the C++ library, a table: the type of the error, words that name the culprit and what came,
-// and nothing changed. Python's tables use python/tests/bad_input.py.
+// A table of invalid inputs to the C++ library. Each entry has the type of the error and a part of its
+// message, which names the invalid argument and its value. No input may be changed. The Python tables are
+// based on python/tests/bad_input.py.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -21,8 +22,8 @@ using testing::gaussian;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// What bad input must leave alone.
-struct World {
+// The inputs of the calls. They must not be changed by a call that fails.
+struct Inputs {
   at::Tensor x = gaussian({3, 4, 5}, 1);
   at::Tensor matrix = gaussian({4, 6}, 2);
   at::Tensor kernel = gaussian({2, 3, 3, 3}, 3);
@@ -45,22 +46,22 @@ enum class Kind { kValue, kType };
 
 struct Case {
   const char* name;
-  std::function<void(World&)> call;
+  std::function<void(Inputs&)> call;
   Kind kind;
-  const char* words;
+  const char* message;  // a part of it
 };
 
-// A step of the list API with these in place of what is right.
-void step_with(World& world, const std::vector<at::Tensor>& grads, const std::vector<at::Tensor>& momenta,
+// Calls `step` for the valid parameter with these gradients, momenta and options.
+void step_with(Inputs& inputs, const std::vector<at::Tensor>& grads, const std::vector<at::Tensor>& momenta,
                const StepOptions& options = {}) {
-  step({world.param.detach()}, grads, momenta, options);
+  step({inputs.param.detach()}, grads, momenta, options);
 }
 
-// A step of the optimizer with this gradient.
-void optimizer_step(World& world, const at::Tensor& gradient) {
-  auto optimizer = world.optimizer();
-  world.param.mutable_grad() = gradient;
-  world.bias.mutable_grad() = at::ones({5});
+// Performs a step of the optimizer with this gradient.
+void optimizer_step(Inputs& inputs, const at::Tensor& gradient) {
+  auto optimizer = inputs.optimizer();
+  inputs.param.mutable_grad() = gradient;
+  inputs.bias.mutable_grad() = at::ones({5});
   try {
     optimizer.step();
   } catch (...) {
@@ -69,6 +70,7 @@ void optimizer_step(World& world, const at::Tensor& gradient) {
   }
 }
 
+// Returns a copy of x in which one element is replaced.
 at::Tensor with(const at::Tensor& x, double value) {
   auto out = x.detach().clone();
   out.view(-1)[2] = value;
@@ -76,105 +78,105 @@ at::Tensor with(const at::Tensor& x, double value) {
 }
 
 const Case kCases[] = {
-    {"unfold: a mode out of range", [](World& w) { unfold(w.x, {3}); }, Kind::kValue,
+    {"unfold: a mode out of range", [](Inputs& in) { unfold(in.x, {3}); }, Kind::kValue,
      "mode must be in [0, 3), got 3 for shape [3, 4, 5]"},
-    {"unfold: a sparse tensor", [](World& w) { unfold(w.x.to_sparse(), {0}); }, Kind::kValue,
+    {"unfold: a sparse tensor", [](Inputs& in) { unfold(in.x.to_sparse(), {0}); }, Kind::kValue,
      "[tensorion.unfold] expected a dense tensor, got Sparse"},
-    {"unfold: another shape", [](World& w) { Unfolding({3, 4, 6}, {0}).unfold(w.x); }, Kind::kValue,
+    {"unfold: another shape", [](Inputs& in) { Unfolding({3, 4, 6}, {0}).unfold(in.x); }, Kind::kValue,
      "expected a tensor of shape [3, 4, 6], got [3, 4, 5]"},
-    {"fold: 2^64 elements", [](World& w) { fold(w.matrix, {0}, {4, int64_t{1} << 62}); }, Kind::kValue,
+    {"fold: 2^64 elements", [](Inputs& in) { fold(in.matrix, {0}, {4, int64_t{1} << 62}); }, Kind::kValue,
      "a tensor must have fewer than 2^63 elements, got shape [4, 4611686018427387904]"},
-    {"fold: a sparse matrix", [](World& w) { fold(w.matrix.to_sparse(), {0}, {4, 6}); }, Kind::kValue,
+    {"fold: a sparse matrix", [](Inputs& in) { fold(in.matrix.to_sparse(), {0}, {4, 6}); }, Kind::kValue,
      "[tensorion.fold] expected a dense matrix, got Sparse"},
-    {"unfoldings: a negative size", [](World&) { unfoldings({2, -3, 4}); }, Kind::kValue,
+    {"unfoldings: a negative size", [](Inputs&) { unfoldings({2, -3, 4}); }, Kind::kValue,
      "sizes must not be negative, got shape [2, -3, 4]"},
-    {"unfoldings: 2^80 elements", [](World&) { unfoldings({int64_t{1} << 40, int64_t{1} << 40}); },
+    {"unfoldings: 2^80 elements", [](Inputs&) { unfoldings({int64_t{1} << 40, int64_t{1} << 40}); },
      Kind::kValue, "fewer than 2^63 elements, got shape [1099511627776, 1099511627776]"},
-    {"unfoldings: sizes beside a zero",
-     [](World&) { balanced_unfolding({0, int64_t{1} << 40, int64_t{1} << 40}); }, Kind::kValue,
+    {"balanced_unfolding: an empty tensor with huge sizes",
+     [](Inputs&) { balanced_unfolding({0, int64_t{1} << 40, int64_t{1} << 40}); }, Kind::kValue,
      "fewer than 2^63 elements, got shape [0, 1099511627776, 1099511627776]"},
-    {"strategy: a word", [](World&) { UnfoldingStrategy::parse("best"); }, Kind::kValue, "got 'best'"},
-    {"strategy: a bracket", [](World&) { UnfoldingStrategy::parse("("); }, Kind::kValue, "got '('"},
-    {"strategy: only a comma", [](World&) { UnfoldingStrategy::parse("(,)"); }, Kind::kValue, "got '(,)'"},
-    {"strategy: two commas", [](World&) { UnfoldingStrategy::parse("(0,,1)"); }, Kind::kValue,
+    {"strategy: a word", [](Inputs&) { UnfoldingStrategy::parse("best"); }, Kind::kValue, "got 'best'"},
+    {"strategy: a bracket", [](Inputs&) { UnfoldingStrategy::parse("("); }, Kind::kValue, "got '('"},
+    {"strategy: only a comma", [](Inputs&) { UnfoldingStrategy::parse("(,)"); }, Kind::kValue, "got '(,)'"},
+    {"strategy: two commas", [](Inputs&) { UnfoldingStrategy::parse("(0,,1)"); }, Kind::kValue,
      "got '(0,,1)'"},
-    {"strategy: a fraction", [](World&) { UnfoldingStrategy::parse("(0.5)"); }, Kind::kValue, "got '(0.5)'"},
-    {"strategy: 70 bits", [](World&) { UnfoldingStrategy::parse("(1180591620717411303424)"); }, Kind::kValue,
+    {"strategy: a fraction", [](Inputs&) { UnfoldingStrategy::parse("(0.5)"); }, Kind::kValue, "got '(0.5)'"},
+    {"strategy: 70 bits", [](Inputs&) { UnfoldingStrategy::parse("(1180591620717411303424)"); }, Kind::kValue,
      "got '(1180591620717411303424)'"},
-    {"polar: a sparse matrix", [](World& w) { polar(w.matrix.to_sparse()); }, Kind::kValue,
+    {"polar: a sparse matrix", [](Inputs& in) { polar(in.matrix.to_sparse()); }, Kind::kValue,
      "[tensorion.polar] expected a dense tensor, got Sparse"},
-    {"polar: float8", [](World& w) { polar(w.matrix.to(at::kFloat8_e4m3fn)); }, Kind::kType,
+    {"polar: float8", [](Inputs& in) { polar(in.matrix.to(at::kFloat8_e4m3fn)); }, Kind::kType,
      "got Float8_e4m3fn"},
-    {"polar: a NaN", [](World& w) { polar(with(w.matrix, kNan)); }, Kind::kValue, "one that contains nan"},
-    {"polar: an infinity", [](World& w) { polar(with(w.matrix, kInfinite)); }, Kind::kValue,
+    {"polar: a NaN", [](Inputs& in) { polar(with(in.matrix, kNan)); }, Kind::kValue, "one that contains nan"},
+    {"polar: an infinity", [](Inputs& in) { polar(with(in.matrix, kInfinite)); }, Kind::kValue,
      "one that contains inf"},
     {"polar: a billion steps",
-     [](World& w) { polar(w.matrix, {.method = "newton_schulz", .ns_steps = 1'000'000'000}); }, Kind::kValue,
-     "ns_steps must be at most 1000, got 1000000000"},
-    {"polar: no coefficients", [](World& w) { polar(w.matrix, {.ns_coefficients = Coefficients{}}); },
+     [](Inputs& in) { polar(in.matrix, {.method = "newton_schulz", .ns_steps = 1'000'000'000}); },
+     Kind::kValue, "ns_steps must be at most 1000, got 1000000000"},
+    {"polar: no coefficients", [](Inputs& in) { polar(in.matrix, {.ns_coefficients = Coefficients{}}); },
      Kind::kValue, "at least one row (a, b, c), got none"},
     {"polar: coefficients of NaN",
-     [](World& w) { polar(w.matrix, {.ns_coefficients = Coefficients{{1, kNan, 0}}}); }, Kind::kValue,
+     [](Inputs& in) { polar(in.matrix, {.ns_coefficients = Coefficients{{1, kNan, 0}}}); }, Kind::kValue,
      "ns_coefficients must be finite, got nan"},
-    {"lmo: a sparse tensor", [](World& w) { lmo(w.x.to_sparse()); }, Kind::kValue,
+    {"lmo: a sparse tensor", [](Inputs& in) { lmo(in.x.to_sparse()); }, Kind::kValue,
      "[tensorion.lmo] expected a dense tensor, got Sparse"},
-    {"lmo: float8", [](World& w) { lmo(w.x.to(at::kFloat8_e5m2)); }, Kind::kType, "got Float8_e5m2"},
-    {"nuclear_norm: a sparse tensor", [](World& w) { tensorion::nuclear_norm(w.x.to_sparse(), {0}); },
+    {"lmo: float8", [](Inputs& in) { lmo(in.x.to(at::kFloat8_e5m2)); }, Kind::kType, "got Float8_e5m2"},
+    {"nuclear_norm: a sparse tensor", [](Inputs& in) { tensorion::nuclear_norm(in.x.to_sparse(), {0}); },
      Kind::kValue, "[tensorion.nuclear_norm] expected a dense tensor, got Sparse"},
-    {"spectral_norm: 2^62 starts", [](World& w) { spectral_norm(w.x, int64_t{1} << 62); }, Kind::kValue,
+    {"spectral_norm: 2^62 starts", [](Inputs& in) { spectral_norm(in.x, int64_t{1} << 62); }, Kind::kValue,
      "restarts must be at most 1000000, got 4611686018427387904"},
-    {"conv_norm: a negative size", [](World& w) { conv_norm(w.kernel, {4, -4}); }, Kind::kValue,
+    {"conv_norm: a negative size", [](Inputs& in) { conv_norm(in.kernel, {4, -4}); }, Kind::kValue,
      "input sizes must be at least 1, got [4, -4]"},
-    {"step: fewer gradients", [](World& w) { step_with(w, {}, {w.momentum}); }, Kind::kValue,
+    {"step: fewer gradients", [](Inputs& in) { step_with(in, {}, {in.momentum}); }, Kind::kValue,
      "got 1 parameters, 0 gradients and 1 momenta"},
-    {"step: a gradient of another shape", [](World& w) { step_with(w, {w.matrix}, {w.momentum}); },
+    {"step: a gradient of another shape", [](Inputs& in) { step_with(in, {in.matrix}, {in.momentum}); },
      Kind::kValue, "expected a gradient of shape [3, 4, 5] at index 0, got [4, 6]"},
-    {"step: a sparse momentum", [](World& w) { step_with(w, {w.x}, {w.momentum.to_sparse()}); }, Kind::kValue,
-     "expected a dense momentum at index 0, got Sparse"},
-    {"step: integers", [](World& w) { step_with(w, {w.x.to(at::kLong)}, {w.momentum}); }, Kind::kType,
+    {"step: a sparse momentum", [](Inputs& in) { step_with(in, {in.x}, {in.momentum.to_sparse()}); },
+     Kind::kValue, "expected a dense momentum at index 0, got Sparse"},
+    {"step: integers", [](Inputs& in) { step_with(in, {in.x.to(at::kLong)}, {in.momentum}); }, Kind::kType,
      "expected a real floating-point gradient at index 0, got Long"},
     {"step: an unfolding that does not fit",
-     [](World& w) { step_with(w, {w.x}, {w.momentum}, {.unfolding = Modes{3}}); }, Kind::kValue,
+     [](Inputs& in) { step_with(in, {in.x}, {in.momentum}, {.unfolding = Modes{3}}); }, Kind::kValue,
      "mode must be in [0, 3), got 3"},
-    {"step: lr is infinite", [](World& w) { step_with(w, {w.x}, {w.momentum}, {.lr = kInfinite}); },
+    {"step: lr is infinite", [](Inputs& in) { step_with(in, {in.x}, {in.momentum}, {.lr = kInfinite}); },
      Kind::kValue, "lr must be finite, got inf"},
-    {"optimizer: lr is NaN", [](World& w) { w.optimizer(TensorionOptions(kNan)); }, Kind::kValue,
+    {"optimizer: lr is NaN", [](Inputs& in) { in.optimizer(TensorionOptions(kNan)); }, Kind::kValue,
      "lr must be finite and not negative, got nan"},
-    {"optimizer: min_order is 0", [](World& w) { w.optimizer(TensorionOptions().min_order(0)); },
+    {"optimizer: min_order is 0", [](Inputs& in) { in.optimizer(TensorionOptions().min_order(0)); },
      Kind::kValue, "min_order must be at least 1, got 0"},
-    {"optimizer: no fallback", [](World& w) { w.optimizer(TensorionOptions().fallback(std::nullopt)); },
-     Kind::kValue, "is not Tensorion's (order < 3), and there is no fallback"},
-    {"optimizer: an unknown policy", [](World& w) { w.optimizer(TensorionOptions().nonfinite("warn")); },
+    {"optimizer: no fallback", [](Inputs& in) { in.optimizer(TensorionOptions().fallback(std::nullopt)); },
+     Kind::kValue, "needs a fallback (order < 3), got none"},
+    {"optimizer: an unknown policy", [](Inputs& in) { in.optimizer(TensorionOptions().nonfinite("warn")); },
      Kind::kValue, "nonfinite must be 'error', 'skip' or 'ignore', got 'warn'"},
-    {"optimizer: float8", [](World& w) { Tensorion({w.x.to(at::kFloat8_e4m3fn)}); }, Kind::kType,
+    {"optimizer: float8", [](Inputs& in) { Tensorion({in.x.to(at::kFloat8_e4m3fn)}); }, Kind::kType,
      "got Float8_e4m3fn for parameter 0"},
-    {"optimizer: a tensor twice", [](World& w) { Tensorion({w.x, w.x.view({12, 5})}); }, Kind::kValue,
+    {"optimizer: a tensor twice", [](Inputs& in) { Tensorion({in.x, in.x.view({12, 5})}); }, Kind::kValue,
      "share memory"},
-    {"optimizer: a gradient with a NaN", [](World& w) { optimizer_step(w, with(w.x, kNan)); }, Kind::kValue,
-     "is not finite"},
-    {"optimizer: a gradient with an infinity", [](World& w) { optimizer_step(w, with(w.x, kInfinite)); },
+    {"optimizer: a gradient with a NaN", [](Inputs& in) { optimizer_step(in, with(in.x, kNan)); },
      Kind::kValue, "is not finite"},
-    {"optimizer: a sparse gradient", [](World& w) { optimizer_step(w, w.x.to_sparse()); }, Kind::kValue,
+    {"optimizer: a gradient with an infinity", [](Inputs& in) { optimizer_step(in, with(in.x, kInfinite)); },
+     Kind::kValue, "is not finite"},
+    {"optimizer: a sparse gradient", [](Inputs& in) { optimizer_step(in, in.x.to_sparse()); }, Kind::kValue,
      "expected a dense gradient, got Sparse"},
 };
 
-TEST(BadInput, IsNamedAndChangesNothing) {
-  World world;
-  const auto before = world.copies();
+TEST(BadInput, ThrowsAndChangesNothing) {
+  Inputs inputs;
+  const auto before = inputs.copies();
   for (const auto& entry : kCases) {
     SCOPED_TRACE(entry.name);
     if (entry.kind == Kind::kValue) {
-      testing::expect_error<c10::ValueError>([&] { entry.call(world); }, entry.words);
+      testing::expect_error<c10::ValueError>([&] { entry.call(inputs); }, entry.message);
     } else {
-      testing::expect_error<c10::TypeError>([&] { entry.call(world); }, entry.words);
+      testing::expect_error<c10::TypeError>([&] { entry.call(inputs); }, entry.message);
     }
-    const auto after = world.copies();
+    const auto after = inputs.copies();
     for (size_t i = 0; i < after.size(); ++i) EXPECT_TRUE(at::equal(after[i], before[i])) << "tensor " << i;
   }
 }
 
-TEST(BadInput, AMillionModesAreRead) {
-  // Once matched by a regular expression, which recursed for every mode.
+TEST(BadInput, ParsesAMillionModes) {
+  // Regression: modes were matched by a regular expression, which recursed for every mode.
   std::string text = "(0";
   for (int i = 0; i < 1'000'000; ++i) text += ", 0";
   EXPECT_EQ(UnfoldingStrategy::parse(text + ")").str(), text + ")");

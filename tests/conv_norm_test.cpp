@@ -11,15 +11,15 @@ using testing::expect_error;
 using testing::gaussian;
 using testing::rounding;
 
-constexpr double kConverged = 1e-7;  // where the iterations stop, relative; far above rounding
+constexpr double kConverged = 1e-7;  // relative accuracy of the iterative method, far above rounding
 
 struct Case {
   std::vector<int64_t> kernel;
   std::vector<int64_t> input;
 };
 
-// 1-D, 2-D and 3-D; odd and even kernels and inputs; kernels as large as the
-// input and larger; single channels and single taps.
+// One, two and three spatial modes, odd and even sizes of kernels and inputs, kernels as large as the input
+// and larger, single channels and single taps.
 const std::vector<Case> kCases{{{3, 2, 3}, {7}},
                                {{2, 4, 4}, {9}},
                                {{1, 1, 2}, {8}},
@@ -36,7 +36,7 @@ const std::vector<Case> kCases{{{3, 2, 3}, {7}},
                                {{3, 2, 2, 2, 2}, {3, 2, 4}},
                                {{2, 2, 3, 3, 3}, {1, 4, 2}}};
 
-// The matrix of the convolution, entry by entry from the definition.
+// Returns the matrix of the convolution, computed element by element from the definition.
 at::Tensor dense_matrix(const at::Tensor& kernel, const std::vector<int64_t>& input, bool circular) {
   const auto spatial = static_cast<int64_t>(input.size());
   const int64_t positions = c10::multiply_integers(input);
@@ -69,7 +69,7 @@ double dense_norm(const at::Tensor& kernel, const std::vector<int64_t>& input, b
   return at::linalg_svdvals(dense_matrix(kernel, input, circular))[0].item<double>();
 }
 
-TEST(ConvNorm, IsTheLargestSingularValueOfTheDenseMatrix) {
+TEST(ConvNorm, EqualsLargestSingularValueOfDenseMatrix) {
   uint64_t seed = 0;
   for (const auto& [kernel_shape, input] : kCases) {
     const auto kernel = gaussian(kernel_shape, ++seed, at::kDouble);
@@ -83,8 +83,8 @@ TEST(ConvNorm, IsTheLargestSingularValueOfTheDenseMatrix) {
   }
 }
 
-// The dense matrix above has torch's centre: padding (k - 1) / 2 on the left.
-TEST(ConvNorm, TheReferenceIsTorchsConvolution) {
+// Checks that the dense matrix above centers kernels as torch does: with padding (k - 1) / 2 on the left.
+TEST(ConvNorm, DenseMatrixMatchesTorchConvolution) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{3, 2, 3, 3}, {2, 3, 4, 2}}) {
     const auto kernel = gaussian(shape, 1, at::kDouble);
     const auto x = gaussian({shape[1], 5, 6}, 2, at::kDouble);
@@ -95,8 +95,8 @@ TEST(ConvNorm, TheReferenceIsTorchsConvolution) {
   }
 }
 
-// A smooth kernel without channels: the top of the spectrum is a cluster, as
-// near to its supremum as the input is large.
+// The largest singular values of a smooth single-channel kernel form a cluster, which gets tighter as the
+// input gets larger.
 TEST(ConvNorm, ConvergesOnClusteredSpectra) {
   const auto blur = at::tensor({1.0, 2.0, 1.0}, at::kDouble) / 4;
   const int64_t n = 96;
@@ -106,11 +106,11 @@ TEST(ConvNorm, ConvergesOnClusteredSpectra) {
   EXPECT_NEAR(conv_norm(at::outer(blur, blur).view({1, 1, 3, 3}), {n, n}, "zeros"), exact * exact,
               kConverged);
   EXPECT_NEAR(conv_norm(at::outer(blur, blur).view({1, 1, 3, 3}), {n, n}), 1, rounding(at::kDouble, 9));
-  // Identical channels: every singular value twice.
+  // With two identical channels, every singular value has multiplicity two.
   const auto twice =
       at::kron(at::eye(2, at::kDouble).view({2, 2, 1, 1}), at::outer(blur, blur).view({1, 1, 3, 3}));
   EXPECT_NEAR(conv_norm(twice, {n, n}, "zeros"), exact * exact, kConverged);
-  // A shift is an isometry but for what it moves out of the input.
+  // A shift is an isometry except for the elements that it moves out of the input.
   auto shift = at::zeros({1, 1, 3}, at::kDouble);
   shift[0][0][2] = 1;
   EXPECT_NEAR(conv_norm(shift, {8}), 1, rounding(at::kDouble, 8));
@@ -118,10 +118,9 @@ TEST(ConvNorm, ConvergesOnClusteredSpectra) {
   EXPECT_EQ(conv_norm(shift, {1}, "zeros"), 0);
 }
 
-// ||K||_sigma <= ||T_K||_2 <= sqrt(hw) ||K||_sigma wherever the kernel fits into
-// the input. On the right the norm is that over complex unit vectors, which the
-// relaxation bounds from above.
-TEST(ConvNorm, IsWithinThePapersBoundsOfTheSpectralNorm) {
+// ||K||_sigma <= ||T_K||_2 <= sqrt(hw) ||K||_sigma if the kernel fits into the input. The norm on the right
+// is over complex unit vectors; the relaxed norm is an upper bound of it.
+TEST(ConvNorm, SatisfiesPaperBoundsBySpectralNorm) {
   uint64_t seed = 0;
   for (const auto& shape :
        std::vector<std::vector<int64_t>>{{4, 3, 3, 3}, {8, 8, 3, 3}, {2, 5, 2, 4}, {6, 6, 5}}) {
@@ -137,7 +136,7 @@ TEST(ConvNorm, IsWithinThePapersBoundsOfTheSpectralNorm) {
         const double norm = conv_norm(kernel, input, padding);
         EXPECT_GE(norm, bounds.lower * (1 - kConverged)) << padding << " " << at::IntArrayRef(shape);
         EXPECT_LE(norm, std::sqrt(taps) * bounds.upper) << padding << " " << at::IntArrayRef(shape);
-        // More than the theorem says: one output, or one input, sees an unfolding.
+        // A stronger bound than the theorem: a single output, or a single input, gives an unfolding of K.
         EXPECT_GE(norm, at::linalg_svdvals(unfold(kernel, {0}))[0].item<double>() * (1 - kConverged))
             << padding;
         EXPECT_GE(norm, at::linalg_svdvals(unfold(kernel, {1}))[0].item<double>() * (1 - kConverged))
@@ -147,9 +146,9 @@ TEST(ConvNorm, IsWithinThePapersBoundsOfTheSpectralNorm) {
   }
 }
 
-// Over real unit vectors the right-hand side can fail: a I + b J is a multiple
-// sqrt(a^2 + b^2) of a rotation, but ||I + i J||_2 = 2.
-TEST(ConvNorm, CanExceedTheBoundByTheRealSpectralNorm) {
+// The upper bound can fail over real unit vectors: a I + b J is sqrt(a^2 + b^2) times a rotation, but
+// ||I + i J||_2 = 2.
+TEST(ConvNorm, CanExceedBoundByRealSpectralNorm) {
   const auto kernel = at::tensor({1.0, 0.0, 0.0, -1.0, 0.0, 1.0, 1.0, 0.0}, at::kDouble).view({2, 2, 2});
   EXPECT_NEAR(spectral_norm(kernel).lower, 1, kConverged);
   EXPECT_NEAR(conv_norm(kernel, {4}), 2, rounding(at::kDouble, 8));
@@ -157,7 +156,7 @@ TEST(ConvNorm, CanExceedTheBoundByTheRealSpectralNorm) {
   EXPECT_NEAR(relaxed_norm(kernel).upper, std::sqrt(2.0), kConverged);
 }
 
-TEST(ConvNorm, NoticesNeitherScaleNorDtypeNorLayout) {
+TEST(ConvNorm, IsIndependentOfDtypeAndLayoutAndScalesExactly) {
   const auto kernel = gaussian({3, 4, 3, 3}, 1);
   for (const auto* padding : {"circular", "zeros"}) {
     const double expected = conv_norm(kernel, {6, 6}, padding);
@@ -179,7 +178,7 @@ TEST(ConvNorm, NoticesNeitherScaleNorDtypeNorLayout) {
   }
 }
 
-TEST(ConvNorm, BadInputs) {
+TEST(ConvNorm, ThrowsForBadInput) {
   const auto kernel = gaussian({3, 4, 3, 3}, 1);
   expect_error<c10::ValueError>([&] { conv_norm(kernel[0][0], {4}); },
                                 "with 1, 2 or 3 spatial modes, got shape [3, 3]");

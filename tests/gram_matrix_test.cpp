@@ -11,7 +11,7 @@ using testing::gaussian;
 using testing::rounding;
 using testing::with_spectrum;
 
-TEST(GramMatrix, Bounds) {
+TEST(GramMatrix, BoundsEigenvalueAndNuclearNorm) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 200; ++trial) {
     const int64_t m = 1 + random() % 20;
@@ -26,8 +26,8 @@ TEST(GramMatrix, Bounds) {
   }
 }
 
-// Rounding of the Gram matrix had hidden the small singular values.
-TEST(GramMatrix, UpperBoundNearRankOneInSinglePrecision) {
+// Regression: the bound ignored small singular values, which rounding hides in the Gram matrix.
+TEST(GramMatrix, UpperBoundHoldsNearRankOneInSinglePrecision) {
   for (int trial = 0; trial < 500; ++trial) {
     const int64_t m = 2 + trial % 5;
     const auto spectrum = at::full({m}, std::pow(10.0, -2 - trial % 4), at::kDouble);
@@ -38,8 +38,9 @@ TEST(GramMatrix, UpperBoundNearRankOneInSinglePrecision) {
   }
 }
 
-// The diagonal had counted with the errors of the other entries: a bound was too low by 1e-6.
-TEST(GramMatrix, RoundingOfTheDiagonal) {
+// Regression: the errors of the diagonal were estimated from the other elements, and a bound was too low by
+// 1e-6.
+TEST(GramMatrix, RoundingIncludesDiagonal) {
   auto a = at::zeros({300, 300});
   a.diagonal().fill_(0.3);
   a += 0.001;
@@ -50,7 +51,7 @@ TEST(GramMatrix, RoundingOfTheDiagonal) {
   EXPECT_GE(GramMatrix(a).rounding, std::sqrt(squares));
 }
 
-TEST(GramMatrix, PartialTraceIsThatOfTheSmallerUnfolding) {
+TEST(GramMatrix, PartialTraceEqualsGramMatrixOfSmallerUnfolding) {
   const std::vector<int64_t> shape{4, 3, 2, 5, 3};
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     const auto x = gaussian(shape, 1, dtype);
@@ -67,14 +68,14 @@ TEST(GramMatrix, PartialTraceIsThatOfTheSmallerUnfolding) {
       expect_close(traced.matrix.tril(), expected.matrix.tril(), tolerance);
       EXPECT_NEAR(traced.trace, expected.trace, tolerance * expected.trace);
       EXPECT_NEAR(traced.squares, expected.squares, tolerance * expected.squares);
-      // Not rounding itself: the bound allows for what it might be.
+      // The bounds differ by more than rounding, because they allow for different estimates of it.
       EXPECT_NEAR(traced.nuclear_upper, expected.nuclear_upper, 1e-4 * expected.nuclear_upper);
       EXPECT_GE(traced.rounding, whole.rounding);
     }
   }
 }
 
-TEST(GramMatrix, ShiftedFactor) {
+TEST(GramMatrix, FactorMatchesCholesky) {
   const auto a = gaussian({40, 60}, 3, at::kDouble);
   const GramMatrix gram(a);
   const auto shifted = at::mm(a, a.mT()) + 0.01 * gram.lambda * at::eye(40, at::kDouble);

@@ -14,7 +14,7 @@ using testing::power_law;
 using testing::rounding;
 using testing::ThreadGuard;
 
-// Every unfolding's nuclear norm by SVD in double, in the order of enumeration.
+// Returns the nuclear norm of every unfolding, by SVD in double precision, in the order of `unfoldings`.
 std::vector<double> nuclear_norms(const at::Tensor& x) {
   std::vector<double> norms;
   for (const auto& modes : unfoldings(x.sizes())) {
@@ -23,7 +23,7 @@ std::vector<double> nuclear_norms(const at::Tensor& x) {
   return norms;
 }
 
-// A tensor whose modes have decaying directions, as momenta have.
+// Returns a tensor whose spectrum decays in every mode, like that of momenta.
 at::Tensor decaying(at::IntArrayRef shape, uint64_t seed, double exponent) {
   auto x = gaussian(shape, seed, at::kDouble);
   for (int64_t mode = 0; mode < x.dim(); ++mode) {
@@ -36,7 +36,7 @@ at::Tensor decaying(at::IntArrayRef shape, uint64_t seed, double exponent) {
   return x.to(at::kFloat).contiguous();
 }
 
-TEST(Lmo, OnlineIsBruteForce) {
+TEST(Lmo, OnlineMatchesBruteForce) {
   std::mt19937_64 random(1);
   int64_t solved = 0, all = 0;
   for (int trial = 0; trial < 60; ++trial) {
@@ -65,8 +65,9 @@ TEST(Lmo, OnlineIsBruteForce) {
 class LmoWithThreads : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Lmo, LmoWithThreads, ::testing::Values(1, 2, 4, 8));
 
-// Large enough for rounding to matter, and with unfoldings that are parts of others.
-TEST_P(LmoWithThreads, OnlineIsBruteForceOnKernels) {
+// These tensors are large enough for rounding to matter, and have unfoldings whose rows are a subset of those
+// of others.
+TEST_P(LmoWithThreads, OnlineMatchesBruteForceOnKernels) {
   const ThreadGuard threads(GetParam());
   const std::vector<std::vector<int64_t>> shapes{{48, 48, 3, 3},    {64, 32, 3, 3},  {30, 40, 5, 2},
                                                  {20, 20, 3, 3, 3}, {16, 12, 10, 8}, {60, 3, 7, 7}};
@@ -79,12 +80,12 @@ TEST_P(LmoWithThreads, OnlineIsBruteForceOnKernels) {
       const auto result = lmo(x);
       const auto sets = unfoldings(shape);
       const auto found = std::find(sets.begin(), sets.end(), result.modes) - sets.begin();
-      // Eigenvalues of Gram matrices in double decide in the end.
+      // The last decision is made by eigenvalues of Gram matrices in double precision.
       EXPECT_GE(norms[found], best * (1 - std::sqrt(testing::epsilon(at::kDouble))));
       EXPECT_LE(result.value, best);
       EXPECT_GE(result.upper, best);
-      // Unfoldings that lost by heuristic bounds count with what is certified of them: a few percent more, if
-      // single precision resolves no smaller shift.
+      // Unfoldings that were ruled out by heuristic bounds contribute their certified bounds to `upper`.
+      // These are a few percent larger if single precision does not resolve a smaller shift.
       EXPECT_LE(result.upper, best * 1.06);
       const double attained = (x * result.x).sum(at::kDouble).item<double>();
       EXPECT_LE(result.value, attained);
@@ -102,13 +103,14 @@ TEST(Lmo, OnlineOnKernelsSolvesFewUnfoldings) {
   EXPECT_LE(result.solved, 3);
 }
 
-// MKL's eigenvalues are wrong in a parallel region: a tie that was decided by them took the wrong side.
-TEST_P(LmoWithThreads, CloseUnfoldingsAreToldApartOnAnyThread) {
+// Regression: MKL computes wrong eigenvalues in a parallel region, so the wrong one of two close unfoldings
+// was chosen.
+TEST_P(LmoWithThreads, OnlineSeparatesCloseUnfoldingsInParallelRegion) {
   const ThreadGuard threads(GetParam());
   const auto x = gaussian({100, 100, 3, 3}, 1);
   const auto norms = nuclear_norms(x);
   const auto best = std::max_element(norms.begin(), norms.end()) - norms.begin();
-  ASSERT_LT(std::abs(norms[5] / norms[6] - 1), 1e-3) << "the example is to be close";
+  ASSERT_LT(std::abs(norms[5] / norms[6] - 1), 1e-3) << "the example should be close";
   std::vector<Modes> found(GetParam());
   at::parallel_for(0, GetParam(), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) found[i] = lmo(x).modes;
@@ -116,7 +118,7 @@ TEST_P(LmoWithThreads, CloseUnfoldingsAreToldApartOnAnyThread) {
   for (const auto& modes : found) EXPECT_EQ(modes, unfoldings(x.sizes())[best]);
 }
 
-TEST(Lmo, AnswerAttainsItsValueOnItsUnfolding) {
+TEST(Lmo, ResultAttainsItsValue) {
   const auto x = decaying({8, 6, 3, 3}, 4, 0.5);
   for (const auto& strategy : {UnfoldingStrategy("balanced"), UnfoldingStrategy("online"),
                                UnfoldingStrategy(Modes{1}), UnfoldingStrategy(Modes{1, 3})}) {
@@ -136,8 +138,8 @@ TEST(Lmo, AnswerAttainsItsValueOnItsUnfolding) {
   }
 }
 
-// Proposition 4.2: the answer attains the dual norm and lies in the unit ball of the relaxed norm.
-TEST(Lmo, OnlineAnswerIsOptimalOverTheRelaxedUnitBall) {
+// Proposition 4.2: the solution attains the dual norm and lies in the unit ball of the relaxed norm.
+TEST(Lmo, OnlineResultIsOptimalInRelaxedUnitBall) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{4, 5, 3}, {5, 4, 3, 3}, {2, 3, 2, 3, 2}}) {
     for (const auto& x : {gaussian(shape, 10, at::kDouble), decaying(shape, 11, 1.0).to(at::kDouble)}) {
       SCOPED_TRACE(at::IntArrayRef(shape));
@@ -150,7 +152,7 @@ TEST(Lmo, OnlineAnswerIsOptimalOverTheRelaxedUnitBall) {
   }
 }
 
-TEST(Lmo, SvdIsThePolarFactorOfTheChosenUnfolding) {
+TEST(Lmo, SvdGivesPolarFactorOfFixedUnfolding) {
   const auto x = gaussian({4, 5, 6}, 5, at::kDouble);
   for (const auto& modes : unfoldings(x.sizes())) {
     const auto [u, s, vh] = at::linalg_svd(unfold(x, modes), false);
@@ -162,7 +164,7 @@ TEST(Lmo, SvdIsThePolarFactorOfTheChosenUnfolding) {
   }
 }
 
-TEST(Lmo, MatricesWithSingletonModesAreMatrices) {
+TEST(Lmo, SingletonModesDoNotChangeTheResult) {
   const auto matrix = gaussian({7, 9}, 6);
   const auto expected = lmo(matrix, "balanced");
   for (const auto& shape :
@@ -189,14 +191,14 @@ TEST(Lmo, VectorsAreNormalized) {
   }
 }
 
-TEST(Lmo, ExactTiesTakeTheFirst) {
-  // Symmetric under exchange of modes: every single mode has the same nuclear norm.
+TEST(Lmo, TiesGoToTheFirstUnfolding) {
+  // The tensor is symmetric, so all unfoldings have the same nuclear norm.
   auto x = at::zeros({3, 3, 3});
   for (int64_t i = 0; i < 3; ++i) x[i][i][i] = 1;
   EXPECT_EQ(lmo(x).modes, (Modes{0}));
 }
 
-TEST(Lmo, ZeroAndEmpty) {
+TEST(Lmo, ZeroAndEmptyTensors) {
   for (const auto* strategy : {"balanced", "online"}) {
     SCOPED_TRACE(strategy);
     const auto zero = lmo(at::zeros({2, 3, 4}), strategy);
@@ -207,7 +209,7 @@ TEST(Lmo, ZeroAndEmpty) {
   }
 }
 
-TEST(Lmo, ScaleMovesOnlyTheValue) {
+TEST(Lmo, ScaleChangesOnlyTheValue) {
   const auto x = decaying({6, 5, 4}, 8, 1.0);
   const auto expected = lmo(x);
   for (const double scale : {1e-28, 1e-5, 1e28}) {
@@ -220,7 +222,7 @@ TEST(Lmo, ScaleMovesOnlyTheValue) {
   }
 }
 
-TEST(Lmo, BadInputIsNamed) {
+TEST(Lmo, ThrowsForBadInput) {
   const auto x = gaussian({2, 3, 4}, 9);
   expect_error<c10::ValueError>([&] { lmo(x, "best"); },
                                 "unfolding must be 'balanced', 'online' or a set of modes, got 'best'");
@@ -235,8 +237,8 @@ TEST(Lmo, BadInputIsNamed) {
   }
 }
 
-// The bound that rules out unfoldings underflowed to zero, and the certificate did not hold.
-TEST(Lmo, AnyScale) {
+// Regression: a bound that rules out unfoldings underflowed to zero, so the certificate was wrong.
+TEST(Lmo, ExtremeScales) {
   const auto x = decaying({3, 3, 4}, 1, 0.5).to(at::kDouble);
   for (const auto* strategy : {"online", "balanced"}) {
     const auto expected = lmo(x, strategy);
@@ -250,9 +252,8 @@ TEST(Lmo, AnyScale) {
   }
 }
 
-// Of rank one, all bounds of all nuclear norms meet: rounding let them pass each other, and no unfolding was
-// left.
-TEST(Lmo, RankOne) {
+// Regression: for rank one all bounds of all nuclear norms are equal. Rounding ruled out every unfolding.
+TEST(Lmo, RankOneTensors) {
   for (uint64_t trial = 0; trial < 100; ++trial) {
     const auto a = gaussian({4}, trial), b = gaussian({3}, trial + 200), c = gaussian({5}, trial + 400);
     const auto x = a.view({4, 1, 1}) * b.view({1, 3, 1}) * c;
@@ -266,7 +267,7 @@ TEST(Lmo, RankOne) {
   EXPECT_NEAR(lmo(at::tensor({0.0f, 2.0f}).expand({2, 2, 2}), "online").value, 4, 1e-3);
 }
 
-TEST(Lmo, StrategyReadsBack) {
+TEST(Lmo, StrategyConvertsToTextAndBack) {
   EXPECT_EQ(UnfoldingStrategy("balanced").str(), "balanced");
   EXPECT_EQ(UnfoldingStrategy("online").str(), "online");
   EXPECT_EQ(UnfoldingStrategy(Modes{0}).str(), "(0,)");
@@ -281,7 +282,7 @@ TEST(Lmo, StrategyReadsBack) {
     expect_error<c10::ValueError>([&] { UnfoldingStrategy::parse(text); },
                                   "expected modes such as '(0, 2)', got '" + text + "'");
   }
-  // Was matched by a recursion as deep as the text is long, which overran the stack.
+  // Regression: parsing recursed for every mode and overflowed the stack.
   std::string many = "(";
   for (int i = 0; i < 100'000; ++i) many += "0, ";
   EXPECT_EQ(UnfoldingStrategy::parse(many + ")"), UnfoldingStrategy(Modes(100'000, 0)));

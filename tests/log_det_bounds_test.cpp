@@ -54,7 +54,7 @@ TEST_P(LogDetTables, CertificatesBoundTheSquareRoot) {
   }
 }
 
-TEST(LogDetBounds, BoundsAreTrueAndClose) {
+TEST(LogDetBounds, BoundsHoldAndAreTight) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const double exponent : {0.0, 0.5, 1.0}) {
       SCOPED_TRACE(c10::str(dtype, ", exponent ", exponent));
@@ -73,7 +73,8 @@ TEST(LogDetBounds, BoundsAreTrueAndClose) {
   }
 }
 
-// Data whose sums round in one direction, and data without small singular values but for rounding.
+// Returns matrices whose sums accumulate rounding errors of one sign, and matrices whose small singular
+// values come from rounding only.
 at::Tensor structured(int kind, int64_t m, int64_t n, double noise, uint64_t seed) {
   const auto g = gaussian({m, n}, seed);
   const auto i = at::arange(m, at::kFloat).unsqueeze(1), j = at::arange(n, at::kFloat).unsqueeze(0);
@@ -96,9 +97,10 @@ at::Tensor structured(int kind, int64_t m, int64_t n, double noise, uint64_t see
   }
 }
 
-// How far rounding may move a nuclear norm that is the sum of the square roots of m eigenvalues in double:
-// that of an eigenvalue 0 is up to the square root of epsilon, relative to the largest.
-double of_eigenvalues(const at::Tensor& a) {
+// Returns a tolerance for a nuclear norm that is computed as the sum of the square roots of m eigenvalues in
+// double precision. The square root of an eigenvalue 0 can be as large as sqrt(epsilon), relative to the
+// largest.
+double eigenvalue_tolerance(const at::Tensor& a) {
   const double norm = at::linalg_svdvals(a.to(at::kDouble)).max().item<double>();
   return static_cast<double>(std::min(a.size(0), a.size(1))) * std::sqrt(testing::epsilon(at::kDouble)) *
          norm;
@@ -117,8 +119,8 @@ TEST(LogDetBounds, BoundsHoldForStructuredData) {
           const auto what = c10::str("kind ", kind, ", ", m, ", ", noise, ", level ", level);
           EXPECT_LE(estimate.bounds().lower, truth) << what;
           EXPECT_GE(estimate.bounds().upper, truth) << what;
-          EXPECT_LE(estimate.heuristic_bounds().lower, truth + of_eigenvalues(a)) << what;
-          EXPECT_GE(estimate.heuristic_bounds().upper, truth - of_eigenvalues(a)) << what;
+          EXPECT_LE(estimate.heuristic_bounds().lower, truth + eigenvalue_tolerance(a)) << what;
+          EXPECT_GE(estimate.heuristic_bounds().upper, truth - eigenvalue_tolerance(a)) << what;
           ++refined;
         }
       }
@@ -127,8 +129,8 @@ TEST(LogDetBounds, BoundsHoldForStructuredData) {
   EXPECT_GT(refined, 2 * 12 * 9);
 }
 
-// Where a factorization fails, eigenvalues decide.
-TEST(LogDetBounds, LastOfAllComeTheEigenvalues) {
+// If a factorization fails, or after the last level, the bounds come from eigenvalues.
+TEST(LogDetBounds, LastRefinementUsesEigenvalues) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     SCOPED_TRACE(dtype);
     const auto a = with_spectrum(power_law(300, 1), 300, 320, 2, dtype);
@@ -154,11 +156,11 @@ TEST(LogDetBounds, LastOfAllComeTheEigenvalues) {
   while (estimate.refine()) ++levels;
   EXPECT_LT(levels, kLevels + 1);
   const double truth = at::linalg_svdvals(deficient.to(at::kDouble)).sum().item<double>();
-  EXPECT_NEAR(estimate.heuristic_bounds().upper, truth, 4 * of_eigenvalues(deficient));
+  EXPECT_NEAR(estimate.heuristic_bounds().upper, truth, 4 * eigenvalue_tolerance(deficient));
 }
 
-// Factors kept for the pass, and none: the same answer.
-TEST(LogDetBounds, FactorsServeTwice) {
+// The rational filter gives the same result with the Cholesky factors of the bounds as without them.
+TEST(LogDetBounds, FactorsAreReusedByTheFilter) {
   const auto a = with_spectrum(power_law(160, 1), 160, 200, 5);
   const auto fresh = NuclearNormEstimator(a).factor();
   NuclearNormEstimator estimate(a);

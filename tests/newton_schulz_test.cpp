@@ -17,7 +17,8 @@ double quality(const at::Tensor& a, const at::Tensor& x) {
          (at::linalg_svdvals(wide).max().item<double>() * nuclear);
 }
 
-// As accelerators do it; the products of half precision are summed in single precision here, too.
+// Runs the code for accelerators on the CPU. Products of half precision are summed in single precision there,
+// too.
 at::Tensor on_device(const at::Tensor& a, const NewtonSchulzSchedule& schedule) {
   return newton_schulz_on_device(a, schedule);
 }
@@ -32,9 +33,9 @@ INSTANTIATE_TEST_SUITE_P(NewtonSchulz, NewtonSchulzBatched,
                          ::testing::Values(Case{"muon", 5}, Case{"muon", 8}, Case{"polar_express", 5},
                                            Case{"polar_express", 8}, Case{"cans", 5}));
 
-// Accelerators iterated on rounded Gram matrices: 0.17 instead of 0.92 for five steps of Polar Express, NaN
-// for eight.
-TEST_P(NewtonSchulzBatched, IsAsGoodAsInSinglePrecision) {
+// Regression: the iteration on accelerators used rounded Gram matrices. The quality was 0.17 instead of 0.92
+// after five steps of Polar Express, and NaN after eight.
+TEST_P(NewtonSchulzBatched, MatchesQualityOfSinglePrecision) {
   const NewtonSchulzSchedule schedule{
       coefficient_schedule(named_coefficients(GetParam().name), GetParam().steps)};
   for (const auto& [m, n] : std::vector<std::pair<int64_t, int64_t>>{{32, 32}, {32, 160}}) {
@@ -46,7 +47,7 @@ TEST_P(NewtonSchulzBatched, IsAsGoodAsInSinglePrecision) {
   }
 }
 
-TEST(NewtonSchulz, BatchesOfAnyScaleAndZero) {
+TEST(NewtonSchulz, BatchesAreScaleInvariant) {
   const auto schedule = newton_schulz_schedule({}, c10::kCUDA);
   EXPECT_EQ(schedule.normalization, Normalization::kSchatten4);
   const auto a = gaussian({3, 12, 20}, 1);
@@ -58,8 +59,8 @@ TEST(NewtonSchulz, BatchesOfAnyScaleAndZero) {
   EXPECT_FALSE(on_device(at::zeros({4, 5}), schedule).any().item<bool>());
 }
 
-// Either normalization gives singular values of at most 1 to begin with, and the closer one better answers.
-TEST(NewtonSchulz, SchattenNormalizationOnTheCpu) {
+// Both normalizations bound the initial singular values by 1. The tighter one gives the higher quality.
+TEST(NewtonSchulz, SchattenNormalizationIsBetterThanFrobenius) {
   const auto a = gaussian({200, 200}, 3);
   const auto steps = polar_express_schedule(4);
   const double close = quality(a, newton_schulz(a, {steps, Normalization::kSchatten4}));
@@ -67,7 +68,7 @@ TEST(NewtonSchulz, SchattenNormalizationOnTheCpu) {
   EXPECT_GT(close, quality(a, newton_schulz(a, {steps, Normalization::kFrobenius})));
 }
 
-TEST(NewtonSchulz, SchedulesByDevice) {
+TEST(NewtonSchulz, DefaultScheduleDependsOnDevice) {
   const auto cpu = newton_schulz_schedule({}, c10::kCPU);
   EXPECT_EQ(cpu.steps, coefficient_schedule(named_coefficients("muon"), 5));
   EXPECT_EQ(cpu.normalization, Normalization::kFrobenius);
@@ -79,8 +80,8 @@ TEST(NewtonSchulz, SchedulesByDevice) {
   EXPECT_EQ(newton_schulz_schedule(options, c10::kMPS).steps.size(), 4);
 }
 
-// All intermediate results of meta tensors are meta tensors: nothing is read.
-TEST(NewtonSchulz, MetaTensors) {
+// Meta tensors have no values, so this shows that the iteration never reads a value from the device.
+TEST(NewtonSchulz, DoesNotSynchronizeWithTheDevice) {
   const auto a = at::empty({2, 30, 20}, at::TensorOptions(at::kMeta).dtype(at::kBFloat16));
   EXPECT_EQ(polar(a).sizes(), a.sizes());
 }

@@ -16,7 +16,7 @@ using testing::rounding;
 const std::vector<std::vector<int64_t>> kShapes{{7},       {1, 5, 1},    {4, 6},          {1, 6, 4},
                                                 {3, 4, 5}, {8, 4, 3, 3}, {2, 3, 1, 2, 4}, {2, 2, 2, 2, 2, 2}};
 
-// The sum of the singular values of the unfolding, in double.
+// Returns the sum of the singular values of the unfolding, computed in double precision.
 double nuclear_by_svd(const at::Tensor& x, const Modes& modes) {
   return at::linalg_svdvals(unfold(x.to(at::kDouble), modes)).sum().item<double>();
 }
@@ -32,12 +32,12 @@ void expect_value(const at::Tensor& actual, double expected, double tolerance, c
   EXPECT_NEAR(actual.item<double>(), expected, tolerance * expected) << what;
 }
 
-TEST(Norms, NuclearAndDualAreTheSvdsInEveryDtypeAndLayout) {
+TEST(Norms, NuclearAndDualMatchSvdInEveryDtypeAndLayout) {
   for (const auto dtype : {at::kBFloat16, at::kHalf, at::kFloat, at::kDouble}) {
     uint64_t seed = 0;
     for (const auto& shape : kShapes) {
       const auto x = gaussian(shape, ++seed, dtype);
-      // Computed in fp32 at least; the result is rounded to the dtype.
+      // Norms are computed at least in fp32, and the result is rounded to the dtype.
       const double tolerance =
           rounding(dtype == at::kDouble ? at::kDouble : at::kFloat, x.numel()) + epsilon(dtype);
       auto all = testing::in_other_layouts(x);
@@ -57,9 +57,9 @@ TEST(Norms, NuclearAndDualAreTheSvdsInEveryDtypeAndLayout) {
   }
 }
 
-// The unfolding with the largest nuclear norm is not always the balanced one:
-// here the balanced one has rank 1, and so the smallest.
-TEST(Norms, DualFindsTheLargestWhereverItIs) {
+// The unfolding with the largest nuclear norm is not always the balanced one. Here each unfolding in turn has
+// rank one, and thus the smallest nuclear norm.
+TEST(Norms, DualFindsLargestUnfolding) {
   const std::vector<int64_t> shape{4, 4, 3, 3};
   for (const auto& modes : unfoldings(shape)) {
     const Unfolding unfolding(shape, modes);
@@ -73,7 +73,7 @@ TEST(Norms, DualFindsTheLargestWhereverItIs) {
   }
 }
 
-TEST(Norms, AreThoseOfAFamilyIfOneIsGiven) {
+TEST(Norms, FamilyRestrictsUnfoldings) {
   const auto x = gaussian({4, 3, 5}, 8, at::kDouble);
   const Family one{{1, 2}}, two{{0}, {1}};
   expect_value(dual_norm(x, one), nuclear_by_svd(x, {0}), rounding(at::kDouble, 60), "one unfolding");
@@ -84,8 +84,9 @@ TEST(Norms, AreThoseOfAFamilyIfOneIsGiven) {
   EXPECT_LE(lower, spectral);
   EXPECT_GE(upper, spectral);
   EXPECT_LE(upper - lower, 1e-6 * upper);
-  expect_error<c10::ValueError>([&] { dual_norm(x.unsqueeze(0), {{0}}); },
-                                "[tensorion.dual_norm] every set of family must leave a mode larger than 1");
+  expect_error<c10::ValueError>(
+      [&] { dual_norm(x.unsqueeze(0), {{0}}); },
+      "[tensorion.dual_norm] the rows and the columns of every unfolding in family");
 }
 
 TEST(Norms, KnownValues) {
@@ -95,7 +96,7 @@ TEST(Norms, KnownValues) {
     expect_value(tensorion::nuclear_norm(x, modes), 6.5, tolerance, c10::str(at::IntArrayRef(modes)));
   }
   expect_value(dual_norm(x), 6.5, tolerance, "odeco");
-  // Rows of the W state's unfoldings: (0 1 1 0) and (1 0 0 0).
+  // The rows of the unfoldings of the W state are (0 1 1 0) and (1 0 0 0).
   expect_value(dual_norm(testing::w_state()), 1 + std::sqrt(2.0), tolerance, "W state");
   const auto rank_one = testing::outer(
       {gaussian({3}, 1, at::kDouble), gaussian({4}, 2, at::kDouble), gaussian({5}, 3, at::kDouble)});
@@ -120,7 +121,7 @@ TEST(Norms, VectorsScalarsZerosAndEmptyTensors) {
   }
 }
 
-TEST(Norms, AreScaleInvariant) {
+TEST(Norms, ExtremeScales) {
   const auto x = gaussian({4, 4, 3, 3}, 1);
   for (const double scale : {1e-30, 1e-20, 1e20, 1e30}) {
     const auto y = x * scale;
@@ -128,12 +129,12 @@ TEST(Norms, AreScaleInvariant) {
     expect_value(dual_norm(y), dual_by_brute_force(y), tolerance, std::to_string(scale));
     expect_value(tensorion::nuclear_norm(y, {0}), nuclear_by_svd(y, {0}), tolerance, std::to_string(scale));
   }
-  const auto subnormal = at::full({2, 3}, 1e-44, at::kFloat);  // 7 units of the smallest float
+  const auto subnormal = at::full({2, 3}, 1e-44, at::kFloat);  // seven times the smallest float
   expect_value(dual_norm(subnormal), subnormal.to(at::kDouble).norm().item<double>(), 0.05, "subnormal");
 }
 
-// The gradient of the dual norm solves the LMO: the folded polar factor.
-TEST(Norms, AreDifferentiable) {
+// The gradient of the dual norm is a folded polar factor, which solves the LMO.
+TEST(Norms, GradientOfDualIsFoldedPolarFactor) {
   const auto x = gaussian({4, 5, 6}, 1, at::kDouble).set_requires_grad(true);
   dual_norm(x).backward();
   const Unfolding largest(x.sizes(), {2});
@@ -143,7 +144,7 @@ TEST(Norms, AreDifferentiable) {
                         testing::polar_rounding(largest.unfold(x.detach()), "svd"));
 }
 
-TEST(Norms, BadInputs) {
+TEST(Norms, ThrowForBadInput) {
   const auto x = gaussian({3, 4, 5}, 1);
   auto with_nan = x.clone();
   with_nan[0][1][2] = NAN;
@@ -158,7 +159,7 @@ TEST(Norms, BadInputs) {
       {"conv_norm", [](const at::Tensor& t) { conv_norm(t, {8}); }}};
   for (const auto& [name, function] : norms) {
     SCOPED_TRACE(name);
-    const auto& norm = function;  // clang 14 cannot capture the binding
+    const auto& norm = function;  // clang 14 cannot capture a structured binding
     const auto prefix = "[tensorion." + name + "] ";
     const auto dtypes = prefix + "expected a tensor of dtype BFloat16, Half, Float or Double, got ";
     const auto finite = prefix + "expected finite values, got ";

@@ -1,4 +1,4 @@
-// What the tests of the optimizer update.
+// Parameters and gradients for the tests of the optimizer.
 #pragma once
 
 #include "tensorion/optimizer.h"
@@ -14,7 +14,7 @@ inline const TensorionOptions& options_of(const torch::optim::OptimizerParamGrou
   return static_cast<const TensorionOptions&>(group.options());
 }
 
-// A kernel, a matrix and a vector with gradients.
+// A kernel, a matrix and a vector that require gradients.
 inline std::vector<at::Tensor> parameters(uint64_t seed = 1) {
   std::vector<at::Tensor> params{parameter({6, 4, 3, 3}, seed), parameter({5, 7}, seed + 1),
                                  parameter({8}, seed + 2)};

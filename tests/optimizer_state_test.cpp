@@ -1,4 +1,4 @@
-// How the optimizer is saved and loaded, and what its state is made of.
+// Tests of saving and loading the optimizer, and of its state.
 #include <c10/core/InferenceMode.h>
 #include <torch/serialize.h>
 
@@ -11,9 +11,9 @@
 namespace tensorion {
 namespace {
 
-using namespace testing;  // NOLINT(google-build-using-namespace): the cases of this test
+using namespace testing;  // NOLINT(google-build-using-namespace): test helpers
 
-TEST(OptimizerState, ResumingIsExact) {
+TEST(OptimizerState, ResumedTrainingIsBitwiseEqual) {
   const auto train = [](Tensorion& optimizer, const std::vector<at::Tensor>& params, int first, int last) {
     for (int k = first; k < last; ++k) {
       set_gradients(params, 100 * k);
@@ -43,7 +43,7 @@ TEST(OptimizerState, ResumingIsExact) {
     EXPECT_TRUE(at::equal(resumed[i].detach(), whole[i].detach())) << i;
 }
 
-// The options as torch::save keeps them.
+// Returns an archive that contains the options, as torch::save writes them.
 torch::serialize::InputArchive archived(const TensorionOptions& options) {
   torch::serialize::OutputArchive out;
   options.serialize(out);
@@ -54,14 +54,15 @@ torch::serialize::InputArchive archived(const TensorionOptions& options) {
   return in;
 }
 
-TEST(OptimizerState, SavedOptionsAreThoseOfTheTable) {
+TEST(OptimizerState, SavesEveryOptionOfTheTable) {
   std::vector<std::string> names;
   for (const auto& option : option_table()) names.emplace_back(option.name);
   EXPECT_EQ(archived(TensorionOptions()).keys(), names);
 }
 
-TEST(OptimizerState, OptionsKeepTheirSavedForm) {
-  // Files of earlier versions hold these keys with values of these types, in every later version too.
+TEST(OptimizerState, SavedOptionsKeepTheirFormat) {
+  // Files of earlier versions have these keys with values of these types. Later versions must be able to read
+  // them.
   const auto options = TensorionOptions(0.02)
                            .nesterov(true)
                            .unfolding(Modes{0, 2})
@@ -101,7 +102,7 @@ TEST(OptimizerState, OptionsKeepTheirSavedForm) {
   for (const auto& option : option_table()) EXPECT_EQ(option.get(loaded), option.get(options)) << option.name;
 }
 
-TEST(OptimizerState, ForeignStateIsRefusedWhole) {
+TEST(OptimizerState, LoadsNothingIfStateDoesNotMatch) {
   auto params = parameters();
   Tensorion optimizer(params, TensorionOptions(0.02));
   set_gradients(params, 1);
@@ -122,8 +123,8 @@ TEST(OptimizerState, ForeignStateIsRefusedWhole) {
                                 "expected the state of 1 param groups, got 2");
 }
 
-TEST(OptimizerState, StateTakesOnTheDtypeOfItsParameter) {
-  // A double parameter went on with the float momentum that was saved.
+TEST(OptimizerState, LoadedStateIsConvertedToDtypeOfParameter) {
+  // Regression: a double parameter continued with the float momentum that was saved.
   auto params = parameters();
   Tensorion optimizer(params, TensorionOptions(0.02));
   set_gradients(params, 1);
@@ -149,8 +150,9 @@ TEST(OptimizerState, StateTakesOnTheDtypeOfItsParameter) {
   for (size_t i = 0; i < params.size(); ++i) expect_close(params[i].detach(), others[i].detach(), 1e-5);
 }
 
-TEST(OptimizerState, AFirstStepInInferenceModeMakesOrdinaryState) {
-  // The state was made of inference tensors, which no later step outside of that mode could update.
+TEST(OptimizerState, FirstStepInInferenceModeCreatesNormalTensors) {
+  // Regression: the state consisted of inference tensors, which a step outside of inference mode cannot
+  // update.
   auto params = parameters(), twins = parameters();
   Tensorion optimizer(params), reference(twins);
   set_gradients(params, 1);
@@ -170,7 +172,7 @@ TEST(OptimizerState, AFirstStepInInferenceModeMakesOrdinaryState) {
   expect_unchanged(params, copies(twins));
 }
 
-TEST(OptimizerState, ChoicesOfUnfoldingsAreKept) {
+TEST(OptimizerState, OnlineChoicesAreSaved) {
   const auto options = TensorionOptions(0.02).unfolding("online").online_interval(3);
   auto params = parameters(), twins = parameters();
   Tensorion optimizer(params, options), reference(twins, options);

@@ -15,10 +15,10 @@
 namespace tensorion {
 namespace {
 
-using namespace testing;  // NOLINT(google-build-using-namespace): the cases of this test
+using namespace testing;  // NOLINT(google-build-using-namespace): test helpers
 using torch::optim::OptimizerParamGroup;
 
-TEST(Optimizer, SplitsByOrder) {
+TEST(Optimizer, SplitsParametersByOrder) {
   auto params = parameters();
   params.push_back(parameter({1, 6, 4}, 9));  // a positional embedding
   params.push_back(parameter({6, 4, 1, 1}, 10));
@@ -39,7 +39,7 @@ TEST(Optimizer, SplitsByOrder) {
   EXPECT_EQ(matrices.param_groups()[0].params().size(), 4U);
 }
 
-TEST(Optimizer, IsTheStepFunction) {
+TEST(Optimizer, MatchesStepFunction) {
   auto params = parameters();
   auto w = params[0].detach().clone(), m = at::zeros_like(w);
   auto options = TensorionOptions(0.02).momentum(0.8).weight_decay(0.2).nesterov(true).unfolding(Modes{0, 3});
@@ -52,7 +52,7 @@ TEST(Optimizer, IsTheStepFunction) {
   }
 }
 
-TEST(Optimizer, FallbackIsAdamWAndSgd) {
+TEST(Optimizer, FallbackMatchesAdamWAndSgd) {
   auto params = parameters(), twins = parameters();
   Tensorion optimizer(params, TensorionOptions(0.01).weight_decay(0.1));
   torch::optim::AdamW adamw({twins[1], twins[2]}, torch::optim::AdamWOptions(0.01).weight_decay(0.1));
@@ -78,7 +78,7 @@ TEST(Optimizer, FallbackIsAdamWAndSgd) {
   expect_close(sgd_params[1].detach(), w, 1e-6);
 }
 
-TEST(Optimizer, MatricesWithSingletonModesFollowTheirMatrix) {
+TEST(Optimizer, SingletonModesDoNotChangeTheTrajectory) {
   auto matrix = parameter({6, 9}, 1);
   auto tensor = matrix.detach().reshape({1, 6, 9}).clone().set_requires_grad(true);
   Tensorion a({matrix}, TensorionOptions(0.01).min_order(2)),
@@ -92,7 +92,7 @@ TEST(Optimizer, MatricesWithSingletonModesFollowTheirMatrix) {
   }
 }
 
-TEST(Optimizer, MissingGradientsLeaveParametersAlone) {
+TEST(Optimizer, ParametersWithoutGradientAreNotChanged) {
   auto params = parameters();
   set_gradients(params, 5);
   params[0].mutable_grad() = at::Tensor();
@@ -115,7 +115,7 @@ TEST(Optimizer, NonfiniteGradients) {
     const auto before = copies(params);
     std::ostringstream saved_before;
     torch::save(optimizer, saved_before);
-    params[1].mutable_grad()[2][3] = NAN;  // in the fallback: the others must stay as they are too
+    params[1].mutable_grad()[2][3] = NAN;  // of the fallback; parameters of Tensorion must not change either
     if (policy == "error") {
       expect_error<c10::ValueError>([&] { optimizer.step(); },
                                     "the gradient of parameter 0 of group 1, shape [5, 7] is not finite");
@@ -136,7 +136,7 @@ TEST(Optimizer, NonfiniteGradients) {
   }
 }
 
-TEST(Optimizer, GroupsWithTheirOwnOptions) {
+TEST(Optimizer, GroupsHaveTheirOwnOptions) {
   auto params = parameters();
   const auto defaults = TensorionOptions(0.1).momentum(0.7).weight_decay(0.2);
   Tensorion optimizer(
@@ -151,7 +151,7 @@ TEST(Optimizer, GroupsWithTheirOwnOptions) {
   EXPECT_EQ(options_of(optimizer.param_groups()[2]).algorithm(), "tensorion");
   EXPECT_EQ(options_of(optimizer.param_groups()[3]).algorithm(), "adamw");
   EXPECT_EQ(options_of(optimizer.param_groups()[3]).weight_decay(), 0.2);
-  // A matrix may be sent to Tensorion by name.
+  // The option `algorithm` assigns a matrix to Tensorion.
   Tensorion named({param_group({params[1]}, TensorionOptions(0.1).algorithm("tensorion"))});
   EXPECT_EQ(options_of(named.param_groups()[0]).algorithm(), "tensorion");
 }
@@ -160,14 +160,14 @@ TEST(Optimizer, SchedulersDriveAllGroups) {
   auto params = parameters();
   Tensorion optimizer(params, TensorionOptions(0.1).fallback_lr(0.01));
   torch::optim::StepLR scheduler(optimizer, 1, 0.5);
-  scheduler.step();  // libtorch's StepLR decays from its second call on
+  scheduler.step();  // StepLR of libtorch decays from the second call on
   scheduler.step();
   EXPECT_NEAR(options_of(optimizer.param_groups()[0]).lr(), 0.05, 1e-12);
   EXPECT_NEAR(options_of(optimizer.param_groups()[1]).lr(), 0.005, 1e-12);
 }
 
-TEST(Optimizer, SchedulersMayLeaveTheRanges) {
-  // torch's LinearLR ends at -4e-18, and the last step was refused.
+TEST(Optimizer, StepAcceptsOptionsOutOfRange) {
+  // Regression: torch's LinearLR ends at -4e-18, and the last step threw.
   auto params = parameters();
   Tensorion optimizer(params);
   set_gradients(params, 1);
@@ -189,9 +189,9 @@ TEST(Optimizer, SchedulersMayLeaveTheRanges) {
   }
 }
 
-TEST(Optimizer, ARefusedGroupLeavesNothingBehind) {
-  // The kernel of a group whose other half was refused stayed, and a second attempt failed with "share
-  // memory".
+TEST(Optimizer, AddsNothingIfAGroupIsNotValid) {
+  // Regression: the kernel of a group whose other parameter was not valid was added. A second attempt then
+  // failed with "share memory".
   auto params = parameters();
   Tensorion optimizer({params[0]}, TensorionOptions(0.1));
   auto kernel = parameter({3, 4, 5}, 8);
@@ -206,7 +206,7 @@ TEST(Optimizer, ARefusedGroupLeavesNothingBehind) {
   EXPECT_EQ(optimizer.state().size(), 3U);
 }
 
-TEST(Optimizer, ParametersOfInferenceModeAreRefusedOutsideOfIt) {
+TEST(Optimizer, ThrowsForInferenceTensorsOutsideInferenceMode) {
   std::vector<at::Tensor> params = parameters();
   {
     const c10::InferenceMode inference;
@@ -237,7 +237,7 @@ TEST(Optimizer, ClosureIsEvaluatedWithGradients) {
   EXPECT_NEAR(loss.item<double>(), gaussian({3, 4, 5}, 1).square().sum().item<double>(), 1e-4);
 }
 
-TEST(Optimizer, ReachesTheMinimumOfAQuadratic) {
+TEST(Optimizer, MinimizesAQuadratic) {
   const auto target = gaussian({4, 3, 3, 3}, 7);
   auto w = at::zeros({4, 3, 3, 3}).set_requires_grad(true);
   Tensorion optimizer({w}, TensorionOptions().momentum(0.5).weight_decay(0));
@@ -253,29 +253,30 @@ TEST(Optimizer, ReachesTheMinimumOfAQuadratic) {
   EXPECT_LT(loss, 1e-2);
 }
 
-TEST(Optimizer, BadOptionsAndParametersAreNamed) {
-  const auto refuse = [](const TensorionOptions& options, const std::string& part) {
+TEST(Optimizer, ThrowsForBadOptionsAndParameters) {
+  const auto expect_refused = [](const TensorionOptions& options, const std::string& part) {
     expect_error<c10::ValueError>([&] { Tensorion(parameters(), options); }, part);
   };
-  refuse(TensorionOptions(-1.0), "lr must be finite and not negative, got -1");
-  refuse(TensorionOptions(1.0).momentum(1.0), "momentum must be in [0, 1), got 1");
-  refuse(TensorionOptions(1.0).weight_decay(-1.0), "weight_decay");
-  refuse(TensorionOptions(1.0).fallback("lion"), "got 'lion'");
-  refuse(TensorionOptions(1.0).nonfinite("warn"), "got 'warn'");
-  refuse(TensorionOptions(1.0).min_order(0), "min_order must be at least 1, got 0");
-  refuse(TensorionOptions(1.0).fallback_betas({0.9, 1.0}), "fallback_betas must be in [0, 1), got 1");
-  refuse(TensorionOptions(1.0).fallback_lr(-2.0), "fallback_lr must be finite and not negative, got -2");
-  refuse(TensorionOptions(1.0).polar("qr"), "got 'qr'");
-  refuse(TensorionOptions(1.0).fallback(std::nullopt),
-         "parameter 1 of group 0, shape [5, 7] is not Tensorion's (order < 3), and there is no fallback");
-  refuse(TensorionOptions(1.0).unfolding(Modes{4}),
-         "unfolding (4,) does not fit parameter 0 of group 0, shape [6, 4, 3, 3]");
+  expect_refused(TensorionOptions(-1.0), "lr must be finite and not negative, got -1");
+  expect_refused(TensorionOptions(1.0).momentum(1.0), "momentum must be in [0, 1), got 1");
+  expect_refused(TensorionOptions(1.0).weight_decay(-1.0), "weight_decay");
+  expect_refused(TensorionOptions(1.0).fallback("lion"), "got 'lion'");
+  expect_refused(TensorionOptions(1.0).nonfinite("warn"), "got 'warn'");
+  expect_refused(TensorionOptions(1.0).min_order(0), "min_order must be at least 1, got 0");
+  expect_refused(TensorionOptions(1.0).fallback_betas({0.9, 1.0}), "fallback_betas must be in [0, 1), got 1");
+  expect_refused(TensorionOptions(1.0).fallback_lr(-2.0),
+                 "fallback_lr must be finite and not negative, got -2");
+  expect_refused(TensorionOptions(1.0).polar("qr"), "got 'qr'");
+  expect_refused(TensorionOptions(1.0).fallback(std::nullopt),
+                 "parameter 1 of group 0, shape [5, 7] needs a fallback (order < 3), got none");
+  expect_refused(TensorionOptions(1.0).unfolding(Modes{4}),
+                 "unfolding (4,) does not fit parameter 0 of group 0, shape [6, 4, 3, 3]");
   expect_error<c10::ValueError>([] { Tensorion(std::vector<at::Tensor>{}); }, "at least one parameter");
   expect_error<c10::TypeError>([] { Tensorion({at::zeros({2, 3, 4}, at::kComplexFloat)}); },
                                "got ComplexFloat for parameter 0");
   expect_error<c10::ValueError>([] { Tensorion({at::zeros({1, 3, 4}).expand({2, 3, 4})}); },
                                 "share one memory location");
-  // Two parameters in one memory were updated one after the other, or at once.
+  // Regression: two parameters that share memory were both updated, possibly at the same time.
   const auto whole = gaussian({6, 3, 4}, 1);
   const std::vector<at::Tensor> apart{whole.slice(0, 0, 3), whole.slice(0, 3, 6)};
   Tensorion fitting(apart);
@@ -299,8 +300,8 @@ TEST(Optimizer, BadOptionsAndParametersAreNamed) {
                                 "dense gradient, got Sparse for parameter 0 of group 0");
 }
 
-// Meta tensors have no values: whatever is read from them throws.
-TEST(Optimizer, StepsOnADeviceReadNothing) {
+// Meta tensors have no values. Reading a value from them, which would synchronize with a device, throws.
+TEST(Optimizer, DeviceStepsDoNotSynchronize) {
   for (const auto* nonfinite : {"skip", "ignore"}) {
     for (const auto* unfolding : {"balanced", "online"}) {
       for (const int64_t interval : {1, 2}) {

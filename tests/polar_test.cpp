@@ -20,7 +20,7 @@ using testing::with_spectrum;
 
 double spectral_norm(const at::Tensor& x) { return at::linalg_svdvals(x).max().item<double>(); }
 
-// U V^T in double.
+// Returns U V^T, computed in double precision.
 at::Tensor exact(const at::Tensor& a) {
   const auto [u, s, vh] = at::linalg_svd(a.to(at::kDouble), false);
   return at::matmul(u, vh);
@@ -42,7 +42,7 @@ Quality quality(const at::Tensor& a, const at::Tensor& x) {
 
 using Shape = std::pair<int64_t, int64_t>;
 
-TEST(Polar, DefaultReachesItsQualityOnGaussians) {
+TEST(Polar, DefaultReachesTargetQualityOnGaussians) {
   const std::vector<Shape> shapes{{1, 1},   {1, 9},    {2, 2},     {3, 7},     {16, 16},  {16, 4096},
                                   {64, 27}, {64, 576}, {200, 200}, {257, 300}, {511, 129}};
   for (const auto& [m, n] : shapes) {
@@ -57,7 +57,7 @@ TEST(Polar, DefaultReachesItsQualityOnGaussians) {
 class PolarOfPowerLaws : public ::testing::TestWithParam<double> {};
 INSTANTIATE_TEST_SUITE_P(Polar, PolarOfPowerLaws, ::testing::Values(0.5, 1.0, 2.0));
 
-TEST_P(PolarOfPowerLaws, DefaultReachesItsQuality) {
+TEST_P(PolarOfPowerLaws, DefaultReachesTargetQuality) {
   for (const auto& [m, n] : std::vector<Shape>{{5, 5}, {48, 48}, {100, 700}, {400, 400}, {700, 300}}) {
     SCOPED_TRACE(c10::str(m, " x ", n));
     const auto spectrum = power_law(std::min(m, n), GetParam());
@@ -68,7 +68,7 @@ TEST_P(PolarOfPowerLaws, DefaultReachesItsQuality) {
   }
 }
 
-TEST(Polar, DefaultReachesItsQualityAtFullSize) {
+TEST(Polar, DefaultReachesTargetQualityAtFullSize) {
   constexpr int64_t m = 1536;
   const auto gaussian_matrix = gaussian({m, m}, 1);
   const auto nuclear = at::linalg_svdvals(gaussian_matrix).sum().item<double>();
@@ -77,7 +77,8 @@ TEST(Polar, DefaultReachesItsQualityAtFullSize) {
   EXPECT_LE(norm, 1.02);
   for (const double exponent : {1.0, 2.0}) {
     const auto spectrum = power_law(m, exponent);
-    // Random orthonormal factors by Householder reflections: two QR factorizations of this size are slow.
+    // Make random orthonormal factors from Householder reflections, because two QR factorizations of this
+    // size are slow.
     auto a = at::diag(spectrum);
     for (int i = 0; i < 4; ++i) {
       const auto u = gaussian({m, 1}, 20 + i, at::kDouble);
@@ -90,9 +91,9 @@ TEST(Polar, DefaultReachesItsQualityAtFullSize) {
   }
 }
 
-// Spectra like those of momenta met in training: largest over median 10 to 80, median over smallest 4 to
-// 2000.
-TEST(Polar, DefaultReachesItsQualityOnTrainingSpectra) {
+// Spectra like those of momenta in training: the ratio of the largest to the median singular value is 10 to
+// 80, and that of the median to the smallest is 4 to 2000.
+TEST(Polar, DefaultReachesTargetQualityOnTrainingSpectra) {
   for (const auto& [top, bottom] :
        std::vector<std::pair<double, double>>{{10, 4}, {80, 2000}, {80, 4}, {30, 100}}) {
     SCOPED_TRACE(c10::str("largest over median ", top, ", median over smallest ", bottom));
@@ -125,7 +126,7 @@ TEST_P(PolarCertificate, Holds) {
     const auto a = with_spectrum(spectrum, 80, 130, 3, dtype);
     const auto factor = certified_polar(a, {.method = method});
     const double truth = spectrum.sum().item<double>();
-    // Rounding the input to fp32 moves its nuclear norm, too.
+    // Rounding of the input to fp32 also changes its nuclear norm.
     const double slack = rounding(dtype, 130) * truth;
     EXPECT_LE(factor.value, truth + slack);
     EXPECT_LE(factor.nuclear.lower, truth + slack);
@@ -136,7 +137,7 @@ TEST_P(PolarCertificate, Holds) {
   }
 }
 
-// What holds for every method.
+// Tests that run for every method.
 class PolarMethod : public ::testing::TestWithParam<std::string> {
  protected:
   const PolarOptions options{.method = GetParam()};
@@ -145,7 +146,7 @@ class PolarMethod : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Polar, PolarMethod, ::testing::Values("halley", "newton_schulz", "svd"),
                          [](const auto& info) { return info.param; });
 
-TEST(Polar, SvdIsExact) {
+TEST(Polar, SvdMatchesReference) {
   for (const auto& [m, n] : std::vector<Shape>{{1, 1}, {4, 9}, {9, 4}, {40, 40}}) {
     for (const auto dtype : {at::kFloat, at::kDouble}) {
       SCOPED_TRACE(c10::str(m, " x ", n, " ", dtype));
@@ -155,7 +156,7 @@ TEST(Polar, SvdIsExact) {
   }
 }
 
-TEST(Polar, RankDeficientInputGetsNoInventedDirections) {
+TEST(Polar, RankDeficientInputAddsNoDirections) {
   const auto spectrum = at::tensor({3.0, 1.0, 0.2}, at::kDouble);
   const auto a = with_spectrum(spectrum, 40, 60, 7);
   const auto expected = with_spectrum(at::ones({3}, at::kDouble), 40, 60, 7, at::kDouble);
@@ -165,9 +166,10 @@ TEST(Polar, RankDeficientInputGetsNoInventedDirections) {
   EXPECT_GE((a * x).sum().item<double>(), 0.97 * 4.2);
 }
 
-TEST(Polar, OrthogonalRepeatedAndRowInput) {
+TEST(Polar, OrthogonalMatricesRepeatedValuesAndVectors) {
   const auto q = std::get<0>(at::linalg_qr(gaussian({50, 50}, 8, at::kDouble))).to(at::kFloat);
-  // Not rounding: the last pass stops at singular values that are near 1 only.
+  // The tolerance is larger than rounding, because the last iteration stops as soon as singular values are
+  // near 1.
   expect_close(polar(q), q, 3e-4, "orthogonal");
   expect_close(polar(q * 7), q, 3e-4, "multiple of an orthogonal matrix");
   const auto two_values =
@@ -181,7 +183,7 @@ TEST(Polar, OrthogonalRepeatedAndRowInput) {
   EXPECT_NEAR(polar(at::full({1, 1}, -3.0)).item<float>(), -1, polar_rounding(at::ones({1, 1})));
 }
 
-TEST_P(PolarMethod, ScaleDoesNotMatter) {
+TEST_P(PolarMethod, IsScaleInvariant) {
   const auto a = gaussian({24, 40}, 11);
   const auto expected = polar(a, options);
   for (const double scale : {1e-30, 1e-12, 1e-3, 1e6, 1e30}) {
@@ -191,7 +193,7 @@ TEST_P(PolarMethod, ScaleDoesNotMatter) {
   EXPECT_TRUE(at::isfinite(polar(mixed, options)).all().item<bool>());
 }
 
-TEST(Polar, PowersOfTwoChangeNoDigit) {
+TEST(Polar, ScalingByPowersOfTwoIsExact) {
   const auto a = gaussian({24, 40}, 11);
   EXPECT_TRUE(at::equal(polar(a * std::ldexp(1.0, 80)), polar(a * std::ldexp(1.0, -80))));
   const auto denormal = at::full({3, 4}, 1e-42);
@@ -199,13 +201,13 @@ TEST(Polar, PowersOfTwoChangeNoDigit) {
   EXPECT_NEAR(polar(denormal).norm().item<double>(), 1, 1e-3);
 }
 
-TEST_P(PolarMethod, ZeroGivesZeroAndEmptyGivesEmpty) {
+TEST_P(PolarMethod, ZeroAndEmptyMatrices) {
   EXPECT_TRUE(at::equal(polar(at::zeros({5, 7}), options), at::zeros({5, 7})));
   EXPECT_EQ(polar(at::zeros({0, 7}), options).sizes(), at::IntArrayRef({0, 7}));
   EXPECT_EQ(polar(at::zeros({2, 5, 0}), options).sizes(), at::IntArrayRef({2, 5, 0}));
 }
 
-TEST_P(PolarMethod, BatchesAreTheirSlices) {
+TEST_P(PolarMethod, BatchMatchesSingleMatrices) {
   auto batch = gaussian({2, 3, 20, 30}, 12);
   batch[1][2].zero_();
   const auto whole = polar(batch, options);
@@ -217,7 +219,7 @@ TEST_P(PolarMethod, BatchesAreTheirSlices) {
   }
 }
 
-TEST_P(PolarMethod, AnyLayoutAndTallIsTheTransposeOfWide) {
+TEST_P(PolarMethod, AcceptsAnyLayoutAndTransposes) {
   const auto a = gaussian({30, 50}, 13);
   const auto before = a.clone();
   const auto expected = polar(a, options);
@@ -237,7 +239,7 @@ TEST_P(PolarMethod, HalfPrecisionIsComputedInFloat) {
   }
 }
 
-// Newton-Schulz in double from its definition, and how far rounding may move it.
+// Newton-Schulz in double precision from its definition, and a tolerance for rounding.
 struct PlainIteration {
   at::Tensor x;
   double tolerance;
@@ -245,7 +247,7 @@ struct PlainIteration {
   PlainIteration(const at::Tensor& a, const Coefficients& rows, int64_t steps) {
     x = a.size(0) > a.size(1) ? a.to(at::kDouble).mT() : a.to(at::kDouble);
     x = x / x.norm();
-    double growth = 1;  // of an error in a small singular value: the slope at 0
+    double growth = 1;  // of an error in a small singular value: the derivative at 0
     for (int64_t i = 0; i < steps; ++i) {
       const auto& [p, q, r] = rows[std::min<size_t>(i, rows.size() - 1)];
       const auto s = at::matmul(x, x.mT());
@@ -253,7 +255,7 @@ struct PlainIteration {
       growth = std::max(growth, p);
     }
     if (a.size(0) > a.size(1)) x = x.mT();
-    // Once all singular values are near 1, after about five steps, errors in them grow no more.
+    // After about five steps all singular values are near 1, and their errors no longer grow.
     const int64_t growing = std::min<int64_t>(steps, 5);
     tolerance = rounding(a.scalar_type(), std::max(a.size(0), a.size(1)), growing, growth);
   }
@@ -271,7 +273,7 @@ INSTANTIATE_TEST_SUITE_P(Polar, PolarNewtonSchulz,
                          ::testing::Values("muon", "polar_express", "cans", "cubic", "two_rows"),
                          [](const auto& info) { return info.param; });
 
-TEST_P(PolarNewtonSchulz, IsThePlainIteration) {
+TEST_P(PolarNewtonSchulz, MatchesPlainIteration) {
   PolarOptions options{.method = "newton_schulz"};
   options.ns_coefficients = rows();
   for (const int64_t steps : {1, 2, 3, 5, 9}) {
@@ -287,8 +289,8 @@ TEST_P(PolarNewtonSchulz, IsThePlainIteration) {
   }
 }
 
-TEST(Polar, PublishedCoefficientsReachTheirPublishedRange) {
-  // Range of the singular values after five steps from [1e-3, 1] in exact arithmetic.
+TEST(Polar, CoefficientsReachPublishedRange) {
+  // The range of the singular values after five steps from [1e-3, 1] in exact arithmetic.
   const auto range = [](const std::string& name) {
     double low = 1e9, high = 0;
     const auto rows = coefficient_schedule(named_coefficients(name), 5);
@@ -309,7 +311,7 @@ TEST(Polar, PublishedCoefficientsReachTheirPublishedRange) {
   EXPECT_NEAR(largest_value(coefficient_schedule(named_coefficients("muon"), 5)), 1.2022, 1e-3);
 }
 
-TEST_P(PolarMethod, FiniteInputNeverGivesNan) {
+TEST_P(PolarMethod, FiniteInputGivesFiniteResult) {
   std::mt19937_64 random(15);
   for (int trial = 0; trial < 300; ++trial) {
     const int64_t m = 1 + random() % 12, n = 1 + random() % 12;
@@ -317,7 +319,7 @@ TEST_P(PolarMethod, FiniteInputNeverGivesNan) {
     switch (trial % 6) {
       case 0:
         a.mul_(at::pow(10.0, gaussian({m, n}, trial + 1).mul(12).clamp(-37, 37)));
-        break;  // wild entries
+        break;  // elements of very different magnitudes
       case 1: a.fill_(std::numeric_limits<float>::max()); break;
       case 2: a.fill_(std::numeric_limits<float>::denorm_min()); break;
       case 3: a.slice(0, 1).zero_(); break;
@@ -330,7 +332,7 @@ TEST_P(PolarMethod, FiniteInputNeverGivesNan) {
   }
 }
 
-TEST(Polar, BadInputIsNamed) {
+TEST(Polar, ThrowsForBadInput) {
   const auto a = gaussian({4, 5}, 16);
   expect_error<c10::TypeError>([&] { polar(a.to(at::kLong)); },
                                "expected a real floating-point tensor, got Long");
@@ -353,9 +355,9 @@ TEST(Polar, BadInputIsNamed) {
   }
 }
 
-// MKL waits without end for threads that a parallel region does not give it, or errs: see
+// Regression: inside a parallel region MKL waited forever for threads, or computed wrong eigenvalues. See
 // mkl_single_thread_guard.h.
-TEST(Polar, SingularValuesInsideOfAParallelRegion) {
+TEST(Polar, WorksInsideParallelRegion) {
   const ThreadGuard threads(2);
   const auto wide = gaussian({2, 400, 900}, 5);
   const auto square = gaussian({2, 700, 700}, 6);

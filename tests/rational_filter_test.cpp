@@ -15,7 +15,7 @@ using testing::gaussian;
 using testing::power_law;
 using testing::with_spectrum;
 
-// The moments of a spectrum that is one eigenvalue s.
+// Returns the moments of a spectrum with a single eigenvalue s.
 SpectrumMoments moments_at(double s, std::span<const double> shifts) {
   SpectrumMoments moments{1, s, s * s, {}};
   for (const double c : shifts) {
@@ -32,7 +32,7 @@ double filter(double x, double alpha, double gamma, std::span<const double> beta
   return x * q;
 }
 
-// By the number of poles.
+// The parameter is the number of poles.
 class FilterTables : public ::testing::TestWithParam<size_t> {
  protected:
   std::span<const double> poles() const { return std::span<const double>(kPoles).first(GetParam()); }
@@ -47,7 +47,7 @@ TEST_P(FilterTables, FiltersStayBetweenPassbandMinAndOne) {
       const double f = filter(x, weights.alpha, weights.gamma, weights.beta, poles());
       ASSERT_LE(f, 1 + 1e-9) << x;
       ASSERT_GE(f, -1e-5) << x;
-      // The certificate of later passes rests on this.
+      // The certificate of later iterations depends on this bound.
       ASSERT_GE(f, (weights.passband_min - 1e-9) * std::min(1.0, x / level().cutoff)) << x;
     }
     best = std::max(best, weights.passband_min);
@@ -65,7 +65,7 @@ TEST_P(FilterTables, CertificatesBoundTheSquareRoot) {
   }
 }
 
-// The derivatives of the certificates by differences.
+// Compares with the derivatives of the certificates, computed by finite differences.
 TEST_P(FilterTables, SensitivitiesBoundTheDerivatives) {
   const double smallest = *std::min_element(poles().begin(), poles().end());
   auto certificates = std::vector<FilterCertificate>(level().upper.begin(), level().upper.end());
@@ -83,7 +83,8 @@ TEST_P(FilterTables, SensitivitiesBoundTheDerivatives) {
   }
 }
 
-// Zolotarev's function is known by its extremes: as many as it can have, in turn at the least value and at 1.
+// Zolotarev's function is characterized by equioscillation: it alternates between its minimum and 1 as often
+// as possible.
 TEST(RationalFilter, FineFilterEquioscillates) {
   int extremes = 0;
   double last = -1;
@@ -101,9 +102,9 @@ TEST(RationalFilter, FineFilterEquioscillates) {
   EXPECT_GE(extremes, 2 * static_cast<int>(std::size(kFinePoles)) + 1);
 }
 
-// Errors of sums whose terms are alike have one sign and grow with the number of terms: bounds had been below
-// the norm by 6e-4, values above it by 1e-5.
-TEST(RationalFilter, BoundsHoldForValuesAlikeInSinglePrecision) {
+// Regression: rounding errors of sums of nearly equal terms have the same sign and grow with the number of
+// terms. Upper bounds were below the norm by 6e-4, and values were above it by 1e-5.
+TEST(RationalFilter, BoundsHoldForNearlyConstantMatricesInSinglePrecision) {
   for (const int64_t n : {9, 144, 576, 1152}) {
     const int64_t m = std::min<int64_t>(n, 64);
     for (const double noise : {0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2}) {
@@ -128,7 +129,7 @@ TEST(RationalFilter, BoundsHoldForValuesAlikeInSinglePrecision) {
   }
 }
 
-TEST(RationalFilter, NuclearNormIsCertifiedClosely) {
+TEST(RationalFilter, NuclearNormBoundsAreTight) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const double exponent : {0.0, 0.5, 1.0}) {
       SCOPED_TRACE(c10::str(dtype, ", exponent ", exponent));
@@ -147,8 +148,8 @@ TEST(RationalFilter, NuclearNormIsCertifiedClosely) {
   }
 }
 
-// The larger and the steeper, the more rounding there is to be allowed for.
-TEST(RationalFilter, RefinedBoundsAreCloseAndTrue) {
+// The allowance for rounding grows with the size of the matrix and with the decay of its spectrum.
+TEST(RationalFilter, RefinedBoundsHoldAndAreTight) {
   for (const int64_t m : {30, 200, 500}) {
     for (const double exponent : {0.5, 1.0, 1.5}) {
       for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -169,7 +170,7 @@ TEST(RationalFilter, RefinedBoundsAreCloseAndTrue) {
   }
 }
 
-// Two threads: the third and the fourth inverse side by side.
+// With two threads, the third and the fourth inverse are computed in parallel.
 TEST(RationalFilter, SpectraBelowTheSmallestPole) {
   const testing::ThreadGuard threads(2);
   constexpr int64_t kSide = 200;
@@ -192,7 +193,7 @@ TEST(RationalFilter, SpectraBelowTheSmallestPole) {
 }
 
 TEST(RationalFilter, FiltersTheSingularValues) {
-  const auto spectrum = power_law(60, 0.9);  // the smallest, 0.025, is above every cutoff
+  const auto spectrum = power_law(60, 0.9);  // the smallest singular value, 0.025, is above every cutoff
   const auto a = with_spectrum(spectrum, 60, 90, 2, at::kDouble);
   for (int inverses = 2; inverses <= 5; ++inverses) {
     for (const bool passband : {false, true}) {

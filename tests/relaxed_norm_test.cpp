@@ -12,12 +12,12 @@ using testing::expect_error;
 using testing::gaussian;
 using testing::rounding;
 
-constexpr int64_t kIterations = 10000;  // at most: each adds to the rounding
+constexpr int64_t kIterations = 10000;  // the maximum; rounding errors add up over iterations
 
-// Bounds that hold for `norm`, and are as close as asked.
+// Expects that the bounds hold for `norm` and are as tight as the tolerance requires.
 void expect_bounds(const NormBounds& bounds, double norm, double tol, const std::string& what) {
-  // What the reference itself was rounded by.
-  const double rounded = rounding(at::kDouble, 1000) * norm;  // no tensor here has more entries
+  // The rounding error of the reference. No tensor in these tests has more than 1000 elements.
+  const double rounded = rounding(at::kDouble, 1000) * norm;
   EXPECT_LE(bounds.lower, norm + rounded) << what;
   EXPECT_GE(bounds.upper, norm - rounded) << what;
   EXPECT_LE(bounds.upper - bounds.lower, 1.0001 * tol * bounds.upper) << what;
@@ -37,7 +37,7 @@ at::Tensor folded_polar(const at::Tensor& x, const Modes& modes) {
   return unfolding.fold(at::matmul(u, vh));
 }
 
-TEST(RelaxedNorm, IsTheMatrixNormOnMatricesAndEuclideanOnVectors) {
+TEST(RelaxedNorm, MatchesSpectralNormOfMatricesAndNormOfVectors) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{6, 9}, {1, 9, 6}, {5, 1, 1, 4}}) {
     const auto x = gaussian(shape, 1, at::kDouble);
     const double norm = at::linalg_svdvals(x.squeeze())[0].item<double>();
@@ -56,8 +56,8 @@ TEST(RelaxedNorm, IsTheMatrixNormOnMatricesAndEuclideanOnVectors) {
 
 TEST(RelaxedNorm, KnownValues) {
   for (const double tol : {1e-2, 1e-3, 1e-5, 1e-7}) {
-    // The optimal m has the symmetries of x: a multiple of the W state, with
-    // <m, x> = 3 and nuclear norms 1 + sqrt(2).
+    // The optimal m has the symmetries of x. So it is a multiple of the W state, for which <m, x> = 3 and all
+    // nuclear norms are 1 + sqrt(2).
     expect_bounds(relaxed_norm(testing::w_state(), tol), 3 / (1 + std::sqrt(2.0)), tol, "W state");
     expect_bounds(relaxed_norm(testing::determinant(), tol), std::sqrt(2.0), tol, "determinant");
     expect_bounds(relaxed_norm(testing::matrix_product(2), tol), std::sqrt(2.0), tol, "2 x 2 product");
@@ -70,11 +70,10 @@ TEST(RelaxedNorm, KnownValues) {
   }
 }
 
-// x = a W + b e_1 e_1 e_1 and hence its optimal m = alpha W + beta e_1 e_1 e_1
-// are invariant under permutations of the modes and a flip of e_1 with x's
-// sign, and every unfolding of m has orthogonal rows (0 alpha alpha 0) and
-// (alpha 0 0 beta). One angle is left to search.
-TEST(RelaxedNorm, AgreesWithASearchOverTheSymmetricDualTensors) {
+// x = a W + b e_1 e_1 e_1 is invariant under permutations of the modes, and under a sign change of both e_1
+// and x. So is its optimal m = alpha W + beta e_1 e_1 e_1. Every unfolding of m has the orthogonal rows (0
+// alpha alpha 0) and (alpha 0 0 beta), so the reference is a search over one angle.
+TEST(RelaxedNorm, MatchesSearchOverSymmetricDualTensors) {
   for (const auto& [a, b] :
        std::vector<std::pair<double, double>>{{1, 0.3}, {1, 1}, {1, -2}, {1, 4}, {-0.1, 1}}) {
     double norm = 0;
@@ -90,9 +89,9 @@ TEST(RelaxedNorm, AgreesWithASearchOverTheSymmetricDualTensors) {
   }
 }
 
-// A subgradient method on the dual problem min { ||m||_Sigma^dagger : <m, x> = 1 },
-// whose value is 1 / ||x||_Sigma, finds the same norm from its own side.
-TEST(RelaxedNorm, AgreesWithASubgradientMethod) {
+// The reference is a subgradient method for the dual problem min { ||m||_Sigma^dagger : <m, x> = 1 }, whose
+// value is 1 / ||x||_Sigma.
+TEST(RelaxedNorm, MatchesSubgradientMethod) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{2, 3, 4}, {3, 3, 3}, {2, 2, 2, 2}}) {
     auto x = gaussian(shape, 1, at::kDouble);
     x /= x.norm();
@@ -124,7 +123,7 @@ TEST(RelaxedNorm, MeetsTheToleranceOnGaussianTensorsAndThePapersBound) {
     const auto bounds = relaxed_norm(x);
     EXPECT_LE(bounds.upper - bounds.lower, 1.0001e-3 * bounds.upper) << what;
     EXPECT_LE(bounds.upper, smallest_unfolding_norm(x) * (1 + rounding(at::kDouble, x.numel()))) << what;
-    // Duality, against tensors m that are near x's own optimum and far from it.
+    // Duality holds for all m. These are near the optimal one and far from it.
     for (int i = 0; i < 5; ++i) {
       const auto m = x + 0.5 * i * gaussian(shape, 100 + i, at::kDouble);
       EXPECT_LE((m * x).sum().item<double>(), dual_norm(m).item<double>() * bounds.upper) << what;
@@ -147,9 +146,9 @@ TEST(RelaxedNorm, MeetsATightToleranceOnSmallTensors) {
   }
 }
 
-// At this tolerance the iterations run out, or rounding decides; the bounds
-// must hold all the same.
-TEST(RelaxedNorm, BoundsHoldWhereTheToleranceIsOutOfReach) {
+// This tolerance cannot be reached, because of rounding or the number of iterations. The bounds must still
+// hold.
+TEST(RelaxedNorm, BoundsHoldIfToleranceIsNotReached) {
   const auto x = testing::w_state();
   const double norm = 3 / (1 + std::sqrt(2.0));
   const auto bounds = relaxed_norm(x, 1e-16);
@@ -158,21 +157,21 @@ TEST(RelaxedNorm, BoundsHoldWhereTheToleranceIsOutOfReach) {
   EXPECT_LE(bounds.upper - bounds.lower, rounding(at::kDouble, x.numel(), kIterations) * norm);
 }
 
-// Answers of the LMO lie on the unit sphere, other orthogonal unfoldings in the ball.
-TEST(RelaxedNorm, IsOneOnAnswersOfTheLmo) {
+// Solutions of the LMO lie on the unit sphere. Polar factors of other unfoldings lie in the unit ball.
+TEST(RelaxedNorm, IsOneForSolutionsOfTheLmo) {
   const auto g = gaussian({8, 8, 3, 3}, 1, at::kDouble);
   const double largest = dual_norm(g).item<double>();
   for (const auto& modes : unfoldings(g.sizes())) {
     const auto x = folded_polar(g, modes);
     const auto bounds = relaxed_norm(x);
     EXPECT_LE(bounds.upper, 1 + certified_rounding(g)) << at::IntArrayRef(modes);
-    const bool is_answer =
+    const bool is_solution =
         tensorion::nuclear_norm(g, modes).item<double>() >= largest * (1 - rounding(at::kDouble, g.numel()));
-    EXPECT_GE(bounds.lower, is_answer ? 1 - 1.0001e-3 : 0) << at::IntArrayRef(modes);
+    EXPECT_GE(bounds.lower, is_solution ? 1 - 1.0001e-3 : 0) << at::IntArrayRef(modes);
   }
 }
 
-TEST(RelaxedNorm, NoticesNeitherScaleNorDtypeNorLayout) {
+TEST(RelaxedNorm, IsIndependentOfDtypeAndLayoutAndScalesExactly) {
   const auto x = gaussian({4, 3, 3, 2}, 1);
   const auto expected = relaxed_norm(x);
   auto all = testing::in_other_layouts(x);
@@ -198,7 +197,7 @@ TEST(RelaxedNorm, NoticesNeitherScaleNorDtypeNorLayout) {
   }
 }
 
-TEST(RelaxedNorm, BadTolerance) {
+TEST(RelaxedNorm, ThrowsForBadTolerance) {
   const auto x = gaussian({2, 2, 2}, 1);
   for (const double tol : {0.0, 1.0, -1e-3, 2.0, static_cast<double>(NAN)}) {
     expect_error<c10::ValueError>([&] { relaxed_norm(x, tol); },

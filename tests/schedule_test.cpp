@@ -1,4 +1,4 @@
-// The values are compared with torch's Python schedulers by python/tests/test_cpp_schedules.py.
+// python/tests/test_cpp_schedules.py compares the values with those of the schedulers of PyTorch.
 #include "tensorion/schedule.h"
 
 #include <torch/optim/adagrad.h>
@@ -22,7 +22,7 @@ const TensorionOptions& options_of(const torch::optim::Optimizer& optimizer, siz
   return static_cast<const TensorionOptions&>(optimizer.param_groups()[group].options());
 }
 
-TEST(Schedule, DrivesEachGroupFromItsOwnLearningRate) {
+TEST(Schedule, ScalesTheLearningRateOfEachGroup) {
   Tensorion optimizer({gaussian({2, 3, 4}, 1), gaussian({5}, 2)}, TensorionOptions(0.4).fallback_lr(0.01));
   Scheduler scheduler(optimizer, onecycle(100));
   EXPECT_NEAR(options_of(optimizer, 0).lr(), 0.4 / 25, 1e-12);
@@ -34,15 +34,16 @@ TEST(Schedule, DrivesEachGroupFromItsOwnLearningRate) {
   EXPECT_NEAR(options_of(optimizer, 0).lr(), 0.4, 1e-12);
   EXPECT_NEAR(options_of(optimizer, 1).lr(), 0.01, 1e-12);
   EXPECT_NEAR(options_of(optimizer, 0).momentum(), 0.85, 1e-12);
-  // AdamW's beta1, and not its beta2 or the momentum that it does not use.
+  // For AdamW, only beta1 is set: neither beta2 nor the option momentum, which AdamW does not use.
   EXPECT_EQ(options_of(optimizer, 1).fallback_betas(), TensorionOptions::Betas(0.85, 0.999));
   EXPECT_NEAR(options_of(optimizer, 1).momentum(), 0.95, 1e-12);
   scheduler.prepare(99);
   EXPECT_NEAR(options_of(optimizer, 1).lr(), 0.01 / 250000, 1e-20);
 }
 
+// Returns the options of an optimizer after a scheduler has prepared step 29 of 100.
 template <typename Optimizer, typename Options>
-const Options& driven(const Options& given) {
+const Options& scheduled(const Options& given) {
   static Optimizer* optimizer = nullptr;
   delete optimizer;
   optimizer = new Optimizer(std::vector<at::Tensor>{gaussian({3}, 1)}, given);
@@ -50,17 +51,17 @@ const Options& driven(const Options& given) {
   return static_cast<const Options&>(optimizer->param_groups()[0].options());
 }
 
-TEST(Schedule, DrivesTorchsOptimizers) {
+TEST(Schedule, SupportsOptimizersOfTorch) {
   using namespace torch::optim;
-  EXPECT_NEAR(driven<SGD>(SGDOptions(0.5).momentum(0.9)).momentum(), 0.85, 1e-12);
-  EXPECT_NEAR(driven<SGD>(SGDOptions(0.5).momentum(0.9)).lr(), 0.5, 1e-12);
-  EXPECT_NEAR(driven<RMSprop>(RMSpropOptions(0.5)).momentum(), 0.85, 1e-12);
-  EXPECT_NEAR(std::get<0>(driven<Adam>(AdamOptions(0.5)).betas()), 0.85, 1e-12);
-  EXPECT_NEAR(std::get<0>(driven<AdamW>(AdamWOptions(0.5)).betas()), 0.85, 1e-12);
-  EXPECT_NEAR(std::get<1>(driven<AdamW>(AdamWOptions(0.5)).betas()), 0.999, 1e-12);
+  EXPECT_NEAR(scheduled<SGD>(SGDOptions(0.5).momentum(0.9)).momentum(), 0.85, 1e-12);
+  EXPECT_NEAR(scheduled<SGD>(SGDOptions(0.5).momentum(0.9)).lr(), 0.5, 1e-12);
+  EXPECT_NEAR(scheduled<RMSprop>(RMSpropOptions(0.5)).momentum(), 0.85, 1e-12);
+  EXPECT_NEAR(std::get<0>(scheduled<Adam>(AdamOptions(0.5)).betas()), 0.85, 1e-12);
+  EXPECT_NEAR(std::get<0>(scheduled<AdamW>(AdamWOptions(0.5)).betas()), 0.85, 1e-12);
+  EXPECT_NEAR(std::get<1>(scheduled<AdamW>(AdamWOptions(0.5)).betas()), 0.999, 1e-12);
 }
 
-TEST(Schedule, AnOptimizerWithoutMomentumHasItsLearningRateDriven) {
+TEST(Schedule, SupportsOptimizersWithoutMomentum) {
   torch::optim::Adagrad optimizer(std::vector<at::Tensor>{gaussian({3}, 1)},
                                   torch::optim::AdagradOptions(0.5));
   Scheduler(optimizer, cosine(2)).prepare(1);
@@ -70,7 +71,7 @@ TEST(Schedule, AnOptimizerWithoutMomentumHasItsLearningRateDriven) {
   EXPECT_DOUBLE_EQ(optimizer.param_groups()[0].options().get_lr(), 0.25);
 }
 
-TEST(Schedule, AResumedTrainingContinues) {
+TEST(Schedule, ContinuesInResumedTraining) {
   const auto param = gaussian({2, 3, 4}, 1);
   Tensorion whole({param.clone()}, TensorionOptions(0.4));
   Scheduler schedule(whole, cosine(10, {.warmup_steps = 3}));
@@ -97,26 +98,29 @@ TEST(Schedule, KeepsItsLastValue) {
   EXPECT_DOUBLE_EQ(onecycle(10).momentum(11), 0.95);
 }
 
-TEST(Schedule, BadOptionsAreNamed) {
-  const auto refuse = [](const auto& make, const std::string& part) {
+TEST(Schedule, ThrowsForBadOptions) {
+  const auto expect_refused = [](const auto& make, const std::string& part) {
     expect_error<c10::ValueError>(make, part);
   };
-  refuse([] { multistep({2}, 0); }, "gamma must be finite and positive, got 0");
-  refuse([] { multistep({0}); }, "milestones must be at least 1, got 0");
-  refuse([] { cosine(0); }, "[tensorion.cosine] total_steps must be at least 1, got 0");
-  refuse([] { cosine(5, {.warmup_steps = 5}); }, "warmup_steps must be in [0, 5), got 5");
-  refuse([] { cosine(5, {.warmup_start = 2}); }, "warmup_start must be in [0, 1], got 2");
-  refuse([] { cosine(5, {.final = -1}); }, "final must be in [0, 1], got -1");
-  refuse([] { onecycle(0); }, "[tensorion.onecycle] total_steps must be at least 1, got 0");
-  refuse([] { onecycle(5, {.pct_start = 2}); }, "pct_start must be in [0, 1], got 2");
-  refuse([] { onecycle(5, {.anneal_strategy = "cosine"}); }, "must be cos or linear, got cosine");
-  refuse([] { onecycle(5, {.div_factor = 0}); }, "must be positive, got 0 and 10000");
+  expect_refused([] { multistep({2}, 0); }, "gamma must be finite and positive, got 0");
+  expect_refused([] { multistep({0}); }, "milestones must be at least 1, got 0");
+  expect_refused([] { cosine(0); }, "[tensorion.cosine] total_steps must be at least 1, got 0");
+  expect_refused([] { cosine(5, {.warmup_steps = 5}); }, "warmup_steps must be in [0, 5), got 5");
+  expect_refused([] { cosine(5, {.warmup_start = 2}); }, "warmup_start must be in [0, 1], got 2");
+  expect_refused([] { cosine(5, {.final = -1}); }, "final must be in [0, 1], got -1");
+  expect_refused([] { onecycle(0); }, "[tensorion.onecycle] total_steps must be at least 1, got 0");
+  expect_refused([] { onecycle(5, {.pct_start = 2}); }, "pct_start must be in [0, 1], got 2");
+  expect_refused([] { onecycle(5, {.anneal_strategy = "cosine"}); }, "must be cos or linear, got cosine");
+  expect_refused([] { onecycle(5, {.div_factor = 0}); }, "must be positive, got 0 and 10000");
   Tensorion optimizer({gaussian({2, 3, 4}, 1)});
-  refuse([&] { Scheduler(optimizer, Schedule{}); }, "expected a schedule with a function lr, got none");
-  refuse([&] { Scheduler(optimizer, constant()).prepare(-1); }, "the step must not be negative, got -1");
+  expect_refused([&] { Scheduler(optimizer, Schedule{}); },
+                 "expected a schedule with a function lr, got none");
+  expect_refused([&] { Scheduler(optimizer, constant()).prepare(-1); },
+                 "the step must not be negative, got -1");
   Scheduler scheduler(optimizer, constant());
   optimizer.add_param_group(torch::optim::OptimizerParamGroup({gaussian({2, 3, 4}, 2)}));
-  refuse([&] { scheduler.step(); }, "had 1 param groups when the schedule began, got 2");
+  expect_refused([&] { scheduler.step(); },
+                 "expected the 1 param groups that the scheduler was constructed with, got 2");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Prints schedules for python/tests/test_cpp_schedules.py: a line with the factor of the learning rate and
-// the momentum (or nan) for each step, and an empty line after each schedule.
+// Prints schedules for python/tests/test_cpp_schedules.py. For each step it prints a line with the factor of
+// the learning rate and the momentum (or nan), and an empty line after each schedule.
 #include <cmath>
 #include <cstdio>
 

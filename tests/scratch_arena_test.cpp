@@ -11,32 +11,33 @@ constexpr int64_t kLarge = 100000;
 
 at::Tensor take(int64_t elements, double value) { return scratch({elements}, at::kFloat).fill_(value); }
 
+// Returns true if all elements have this value.
 bool holds(const at::Tensor& x, double value) { return (x == value).all().item<bool>(); }
 
-TEST(Scratch, PiecesInUseDoNotOverlap) {
+TEST(Scratch, AllocationsDoNotOverlap) {
   for (int round = 0; round < 3; ++round) {
     std::vector<at::Tensor> pieces;
     for (int i = 0; i < 20; ++i) pieces.push_back(take(kLarge + 1000 * i, i));
-    // Holes of several sizes, filled by other sizes.
+    // Free blocks of several sizes, and allocate other sizes in the gaps.
     for (int i = 0; i < 20; i += 3) pieces[i] = at::Tensor();
     for (int i = 0; i < 20; i += 3) pieces[i] = take(kLarge / 2 + 7000 * i, i);
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(holds(pieces[i], i)) << i;
   }
 }
 
-TEST(Scratch, MemoryIsUsedAgain) {
+TEST(Scratch, MemoryIsReused) {
   release_scratch();
   const auto use = [] {
     const auto a = take(kLarge, 1), b = take(2 * kLarge, 2);
     return std::pair(a.data_ptr(), b.data_ptr());
   };
-  use();  // learns how much is needed
+  use();  // determines the high-water mark
   const auto first = use();
   EXPECT_EQ(use(), first);
   EXPECT_EQ(use(), first);
 }
 
-TEST(Scratch, PiecesAreAlignedAndShaped) {
+TEST(Scratch, TensorsAreAlignedAndHaveTheirShape) {
   const auto a = scratch({333, 77}, at::kDouble), b = scratch({2, 5}, at::kFloat);
   EXPECT_EQ(a.sizes(), at::IntArrayRef({333, 77}));
   EXPECT_TRUE(a.is_contiguous());
@@ -45,7 +46,7 @@ TEST(Scratch, PiecesAreAlignedAndShaped) {
   EXPECT_EQ(b.sizes(), at::IntArrayRef({2, 5}));
 }
 
-TEST(Scratch, WhatIsInUseSurvivesARelease) {
+TEST(Scratch, MemoryInUseSurvivesRelease) {
   const auto kept = take(kLarge, 3);
   release_scratch();
   const auto other = take(kLarge, 4);
@@ -53,8 +54,9 @@ TEST(Scratch, WhatIsInUseSurvivesARelease) {
   EXPECT_TRUE(holds(other, 4));
 }
 
-// A size was counted before the allocation that threw: from then on nothing was released or grown.
-TEST(Scratch, AFailedAllocationLeavesItUsable) {
+// Regression: a failed allocation was counted as memory in use, so the arena never grew or released memory
+// again.
+TEST(Scratch, WorksAfterFailedAllocation) {
   release_scratch();
   constexpr int64_t kTooMuch = int64_t{1} << 45;
   EXPECT_THROW(scratch({kTooMuch}, at::kFloat), c10::Error);
@@ -67,7 +69,7 @@ TEST(Scratch, AFailedAllocationLeavesItUsable) {
   EXPECT_EQ(use(), use());
 }
 
-TEST(Scratch, ThreadsShareIt) {
+TEST(Scratch, IsThreadSafe) {
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (int t = 0; t < 4; ++t) {

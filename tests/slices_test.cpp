@@ -1,4 +1,4 @@
-// Stacks and blocks, and the groups that param_groups makes of them.
+// Tests of slices, and of the groups that param_groups makes.
 #include "tensorion/slices.h"
 
 #include <torch/nn/modules/container/sequential.h>
@@ -14,7 +14,7 @@
 namespace tensorion {
 namespace {
 
-using namespace testing;  // NOLINT(google-build-using-namespace): the cases of this test
+using namespace testing;  // NOLINT(google-build-using-namespace): test helpers
 
 TEST(Slices, ShapesAndViews) {
   const Slicing experts{{0}, {}}, fused{{}, {3}}, both{{2, 0}, {2, 1}};
@@ -37,7 +37,7 @@ TEST(Slices, ShapesAndViews) {
   EXPECT_TRUE(experts.slices({at::zeros({0, 5, 6})}).empty());
 }
 
-TEST(Slices, AStepIsThatOfSeparateParameters) {
+TEST(Slices, StepMatchesSeparateParameters) {
   for (const std::string unfolding : {"balanced", "online", "(0,)"}) {
     for (const bool nesterov : {false, true}) {
       SCOPED_TRACE(c10::str(unfolding, " ", nesterov));
@@ -59,18 +59,21 @@ TEST(Slices, AStepIsThatOfSeparateParameters) {
   }
 }
 
-TEST(Slices, WhatDoesNotFitIsNamed) {
-  const auto refuse = [](const TensorionOptions& options, const std::string& part) {
+TEST(Slices, ThrowsForBadOptions) {
+  const auto expect_refused = [](const TensorionOptions& options, const std::string& part) {
     expect_error<c10::ValueError>([&] { Tensorion({gaussian({4, 6, 5}, 1)}, options); }, part);
   };
-  refuse(TensorionOptions().batch_modes({3}),
-         "batch_modes or split_sizes does not fit parameter 0 of group 0, shape [4, 6, 5]: [tensorion.step] "
-         "batch modes must be in [0, 3), got 3");
-  refuse(TensorionOptions().batch_modes({1, 1}), "batch_modes must be distinct, got 1 twice");
-  refuse(TensorionOptions().split_sizes({3}), "expected a mode that 3 equal blocks divide, got size 4");
-  refuse(TensorionOptions().split_sizes({3, 2}), "add up to 4, got [3, 2], which add up to 5");
-  refuse(TensorionOptions().split_sizes({-1}), "split_sizes must be positive, got -1");
-  refuse(TensorionOptions().batch_modes({0}).unfolding(Modes{2}), "unfolding (2,) does not fit parameter 0");
+  expect_refused(
+      TensorionOptions().batch_modes({3}),
+      "batch_modes or split_sizes does not fit parameter 0 of group 0, shape [4, 6, 5]: [tensorion.step] "
+      "batch_modes must be in [0, 3), got 3");
+  expect_refused(TensorionOptions().batch_modes({1, 1}), "batch_modes must be distinct, got 1 twice");
+  expect_refused(TensorionOptions().split_sizes({3}),
+                 "expected a size that is divisible into 3 equal blocks, got 4");
+  expect_refused(TensorionOptions().split_sizes({3, 2}), "add up to 4, got [3, 2], which add up to 5");
+  expect_refused(TensorionOptions().split_sizes({-1}), "split_sizes must be positive, got -1");
+  expect_refused(TensorionOptions().batch_modes({0}).unfolding(Modes{2}),
+                 "unfolding (2,) does not fit parameter 0");
 }
 
 torch::nn::Sequential network() {
@@ -80,7 +83,7 @@ torch::nn::Sequential network() {
                                Conv2d(Conv2dOptions(8, 4, 1).bias(false)), Linear(8, 24)};
 }
 
-TEST(ParamGroups, SplitsByRulesAndDescribes) {
+TEST(ParamGroups, AppliesRulesAndDescribesThem) {
   const auto model = network();
   const auto groups = param_groups(*model, ParamGroupRules().split({{"3.weight", {3}}}).to_fallback({"2"}),
                                    TensorionOptions(0.02).fallback_lr(0.003));
@@ -101,17 +104,17 @@ TEST(ParamGroups, SplitsByRulesAndDescribes) {
   EXPECT_EQ(options_of(plain[2]).weight_decay() + options_of(plain[3]).weight_decay(), 0.01);
 }
 
-TEST(ParamGroups, NamesWhatDoesNotFit) {
+TEST(ParamGroups, ThrowsForBadRules) {
   const auto model = network();
-  const auto refuse = [&](const ParamGroupRules& rules, const std::string& part) {
+  const auto expect_refused = [&](const ParamGroupRules& rules, const std::string& part) {
     expect_error<c10::ValueError>([&] { param_groups(*model, rules); }, part);
   };
-  refuse(ParamGroupRules().to_fallback({"head"}), "'head' in to_fallback fits no parameter");
-  refuse(ParamGroupRules().batch({{"experts", {0}}}), "'experts' in batch fits no parameter");
-  refuse(ParamGroupRules().split({{"3.weight", {5}}}), "does not fit '3.weight', shape [24, 8]");
+  expect_refused(ParamGroupRules().to_fallback({"head"}), "'head' in to_fallback matches no parameter");
+  expect_refused(ParamGroupRules().batch({{"experts", {0}}}), "'experts' in batch matches no parameter");
+  expect_refused(ParamGroupRules().split({{"3.weight", {5}}}), "does not fit '3.weight', shape [24, 8]");
 }
 
-TEST(ParamGroups, RestoresTheSplitOfOlderStates) {
+TEST(ParamGroups, DetectsStateOfEarlierSplit) {
   const auto model = network();
   const auto train = [&](Tensorion& optimizer) {
     for (auto& param : model->parameters()) param.mutable_grad() = gaussian(param.sizes(), 3);
@@ -123,7 +126,7 @@ TEST(ParamGroups, RestoresTheSplitOfOlderStates) {
   torch::save(old, file);
   Tensorion current(model->parameters());
   expect_error<c10::ValueError>([&] { torch::load(current, file); },
-                                "These are the parameters: parameter 2 of group 0, shape [4, 8, 1, 1]");
+                                "The kernels of size 1 are: parameter 2 of group 0, shape [4, 8, 1, 1]");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Runs every command of the program once on small data, for a build that looks for faults while it runs.
+"""Run every command of the program once on small data, for builds with sanitizers.
 
 python tests/smoke.py PROGRAM [THREADS]
 """
@@ -18,7 +18,7 @@ PROGRAM = sys.argv[1]
 THREADS = sys.argv[2] if len(sys.argv) > 2 else "1"
 MODEL = ["--model", "resnet18", "--width", "0.125", "--depths", "1,1,1,1"]
 TINY = f"--width 0.125 --depths 1,1,1,1 --limit-train 20 --limit-test 20 --epochs 1 --batch-size 10 --threads {THREADS}"
-ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # on a busy machine, spinning threads take their time
+ENVIRONMENT = {**os.environ, "OMP_WAIT_POLICY": "passive"}  # spinning threads slow down a busy machine
 
 
 def command(text, *more):
@@ -34,14 +34,14 @@ def run(text, *more):
 
 
 def interrupt(folder, text, *more):
-    """Ctrl-C after the first checkpoint."""
+    """Send SIGINT after the first checkpoint."""
     pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.DEVNULL}
     with subprocess.Popen(command(text, *more), **pipes, env=ENVIRONMENT) as process:
         while process.poll() is None and not (folder / "checkpoint.safetensors").exists():
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         message = process.communicate()[1].decode()
-    if process.returncode not in (0, 128 + signal.SIGINT):  # 0: it was faster
+    if process.returncode not in (0, 128 + signal.SIGINT):  # 0: it finished before the signal
         sys.exit(f"exit status {process.returncode}\n{message}")
 
 

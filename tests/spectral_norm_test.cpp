@@ -11,18 +11,18 @@ using testing::expect_error;
 using testing::gaussian;
 using testing::rounding;
 
-constexpr double kConverged = 1e-12;    // where the power method stops, with room for rounding
-constexpr int64_t kIterations = 10000;  // at most, of the upper bound: each adds to the rounding
+constexpr double kConverged = 1e-12;    // relative accuracy of the power method, including rounding
+constexpr int64_t kIterations = 10000;  // the maximum for the upper bound; rounding errors add up
 
-// lower <= norm <= upper, and the power method has found `norm`.
+// Expects lower <= norm <= upper, and that the power method has found `norm`.
 void expect_found(const NormBounds& bounds, double norm, double tolerance, const std::string& what) {
   EXPECT_NEAR(bounds.lower, norm, tolerance * norm) << what;
-  const double rounded = rounding(at::kDouble, 1000);  // no tensor here has more entries
+  const double rounded = rounding(at::kDouble, 1000);  // no tensor in these tests has more elements
   EXPECT_LE(bounds.lower, norm * (1 + rounded)) << what;
   EXPECT_GE(bounds.upper, norm * (1 - rounded)) << what;
 }
 
-TEST(SpectralNorm, IsTheMatrixNormOnMatricesAndEuclideanOnVectors) {
+TEST(SpectralNorm, MatchesSpectralNormOfMatricesAndNormOfVectors) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{6, 9}, {1, 9, 6}, {5, 1, 1, 4}}) {
     const auto x = gaussian(shape, 1, at::kDouble);
     const double norm = at::linalg_svdvals(x.squeeze())[0].item<double>();
@@ -49,7 +49,7 @@ TEST(SpectralNorm, KnownValues) {
   expect_found(spectral_norm(odeco), 3, kConverged, "orthogonally decomposable");
   EXPECT_LE(spectral_norm(odeco).upper, 3 * (1 + 1.0001e-4));
   const auto odeco5 = testing::orthogonally_decomposable({1, 2, -2}, {3, 3, 3, 3, 3}, 1);
-  expect_found(spectral_norm(odeco5), 2, kConverged, "of order 5");
+  expect_found(spectral_norm(odeco5), 2, kConverged, "order 5");
   const auto rank_one = testing::outer({gaussian({3}, 1, at::kDouble), gaussian({4}, 2, at::kDouble),
                                         gaussian({5}, 3, at::kDouble), gaussian({2}, 4, at::kDouble)});
   const auto bounds = spectral_norm(rank_one);
@@ -57,8 +57,8 @@ TEST(SpectralNorm, KnownValues) {
   EXPECT_NEAR(bounds.upper / bounds.lower, 1, 1.0001e-4);
 }
 
-// With one mode of size 2 the norm is max over one angle of a matrix norm.
-TEST(SpectralNorm, AgreesWithASearchOverOneAngle) {
+// If a mode has size 2, the norm is the maximum of a matrix norm over one angle.
+TEST(SpectralNorm, MatchesSearchOverOneAngle) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     const auto x = gaussian({2, 4, 5}, seed, at::kDouble);
     const auto angles = at::arange(20000, at::kDouble) * (M_PI / 20000);
@@ -70,7 +70,7 @@ TEST(SpectralNorm, AgreesWithASearchOverOneAngle) {
   }
 }
 
-TEST(SpectralNorm, IsBelowTheRelaxationAndAboveEveryRankOneTensor) {
+TEST(SpectralNorm, LiesBetweenRankOneTensorsAndRelaxedNorm) {
   uint64_t seed = 0;
   for (const auto& shape :
        std::vector<std::vector<int64_t>>{{4, 5, 6}, {8, 8, 3, 3}, {3, 3, 3, 3, 3}, {2, 2, 2, 2, 2, 2}}) {
@@ -94,7 +94,7 @@ TEST(SpectralNorm, IsBelowTheRelaxationAndAboveEveryRankOneTensor) {
   }
 }
 
-TEST(SpectralNorm, IsDeterministicAndLeavesTheGlobalGeneratorAlone) {
+TEST(SpectralNorm, IsDeterministicAndDoesNotUseGlobalGenerator) {
   const auto x = gaussian({4, 4, 3, 3}, 1);
   at::manual_seed(5);
   const auto expected = at::randn({4});
@@ -106,7 +106,7 @@ TEST(SpectralNorm, IsDeterministicAndLeavesTheGlobalGeneratorAlone) {
   EXPECT_EQ(first.upper, second.upper);
 }
 
-TEST(SpectralNorm, NoticesNeitherScaleNorDtypeNorLayout) {
+TEST(SpectralNorm, IsIndependentOfDtypeAndLayoutAndScalesExactly) {
   const auto x = gaussian({4, 3, 3, 2}, 1);
   const auto expected = spectral_norm(x);
   auto all = testing::in_other_layouts(x);
@@ -142,7 +142,7 @@ TEST(SpectralNorm, FromBelowIsALowerBound) {
   }
 }
 
-TEST(SpectralNorm, BadRestarts) {
+TEST(SpectralNorm, ThrowsForBadRestarts) {
   for (const int64_t restarts : {0, -1}) {
     expect_error<c10::ValueError>([&] { spectral_norm(gaussian({2, 2, 2}, 1), restarts); },
                                   "[tensorion.spectral_norm] restarts must be at least 1, got ");
@@ -151,10 +151,11 @@ TEST(SpectralNorm, BadRestarts) {
   }
 }
 
-// The start along a long mode decomposed the Gram matrix of that mode: 20000 x 20000 here.
-TEST(SpectralNorm, OneLongMode) {
+// Regression: the start for a long mode decomposed the Gram matrix of that mode, 20000 x 20000 in this
+// example.
+TEST(SpectralNorm, TensorWithOneLongMode) {
   const auto x = testing::gaussian({2, 3, 20000}, 1, at::kDouble);
-  // The long mode in an orthonormal basis of what it spans: the norm stays the same.
+  // Represent the long mode in an orthonormal basis of its span. This does not change the norm.
   const auto short_x = std::get<1>(at::linalg_qr(unfold(x, {2}))).mT().reshape({2, 3, 6});
   const auto found = spectral_norm(x, 8), expected = spectral_norm(short_x, 8);
   EXPECT_NEAR(found.lower, expected.lower, 1e-6 * expected.lower);

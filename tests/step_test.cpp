@@ -15,7 +15,7 @@ using testing::polar_rounding;
 using testing::rounding;
 using testing::ThreadGuard;
 
-// Algorithm 1 in double with exact SVD, one tensor, written from the paper.
+// Algorithm 1 of the paper for one tensor, in double precision and with an exact SVD.
 struct Reference {
   at::Tensor w, m;
   double beta, lr, decay;
@@ -44,7 +44,7 @@ Modes largest_nuclear_norm(const at::Tensor& m) {
   return best;
 }
 
-// How far rounding may move a parameter in one step from this momentum.
+// Returns a tolerance for the rounding error of a parameter after one step with this momentum.
 double step_rounding(const at::Tensor& momentum, const StepOptions& options) {
   const auto modes = options.unfolding.is_online() ? lmo(momentum).modes
                                                    : options.unfolding.choose(momentum.sizes()).modes();
@@ -53,7 +53,7 @@ double step_rounding(const at::Tensor& momentum, const StepOptions& options) {
                                        polar_rounding(unfolding.unfold(momentum), options.polar.method);
 }
 
-TEST(Step, IsAlgorithmOne) {
+TEST(Step, MatchesAlgorithmOne) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{4, 5, 6}, {4, 3, 2, 3}, {2, 3, 2, 2, 3}}) {
     auto strategies = std::vector<UnfoldingStrategy>{"balanced", "online"};
     for (const auto& modes : unfoldings(shape)) strategies.emplace_back(modes);
@@ -87,8 +87,8 @@ TEST(Step, IsAlgorithmOne) {
   }
 }
 
-// The elementwise parts on pieces, the directions of whole tensors.
-TEST(Step, PartsMakeUpAStep) {
+// The elementwise parts are applied to shards, and directions to whole tensors.
+TEST(Step, PartsMatchAStep) {
   for (const UnfoldingStrategy& strategy :
        {UnfoldingStrategy("balanced"), UnfoldingStrategy("online"), UnfoldingStrategy(Modes{0})}) {
     for (const bool nesterov : {false, true}) {
@@ -146,13 +146,13 @@ TEST(Step, PartsMakeUpAStep) {
                                "expected real floating-point momenta, got Long at index 0");
 }
 
-TEST(Step, CostIsOfTheChosenUnfolding) {
+TEST(Step, CostDependsOnTheUnfolding) {
   EXPECT_EQ(solving_cost({64, 32, 3, 3}, "balanced"), 96.0 * 96 * (192 + 96));
   EXPECT_EQ(solving_cost({64, 32, 3, 3}, "online"), 96.0 * 96 * (192 + 96));
   EXPECT_EQ(solving_cost({64, 32, 3, 3}, Modes{0}), 64.0 * 64 * (288 + 64));
 }
 
-TEST(Step, ScaleComesFromTheUnfoldedMatrix) {
+TEST(Step, ScaleDependsOnTheUnfoldedMatrix) {
   const Unfolding flat({64, 32, 3, 3}, {0}), balanced({64, 32, 3, 3}, {0, 2});
   EXPECT_DOUBLE_EQ(adjusted_scale(flat, "match_rms_adamw"), 0.2 * std::sqrt(288.0));
   EXPECT_DOUBLE_EQ(adjusted_scale(balanced, "match_rms_adamw"), 0.2 * std::sqrt(192.0));
@@ -168,7 +168,7 @@ class StepWithThreads : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Step, StepWithThreads, ::testing::Values(1, 2, 4, 8));
 
-TEST_P(StepWithThreads, ManyTensorsAreUpdatedAsOneByOne) {
+TEST_P(StepWithThreads, ListMatchesSingleTensors) {
   for (const UnfoldingStrategy& strategy : {UnfoldingStrategy("balanced"), UnfoldingStrategy("online")}) {
     for (const auto* name : {"halley", "newton_schulz", "svd"}) {
       StepOptions options;
@@ -192,7 +192,7 @@ TEST_P(StepWithThreads, ManyTensorsAreUpdatedAsOneByOne) {
   }
 }
 
-// What the caller set for its own thread holds on the others too.
+// Inference mode is thread-local state of the caller, which the other threads must inherit.
 TEST_P(StepWithThreads, WorksInInferenceMode) {
   const c10::InferenceMode inference;
   std::vector<at::Tensor> w, g, m;
@@ -206,7 +206,7 @@ TEST_P(StepWithThreads, WorksInInferenceMode) {
   for (const auto& tensor : w) EXPECT_EQ(first_nonfinite({tensor}).item<int64_t>(), -1);
 }
 
-TEST(Step, LayoutsGiveTheSameUpdate) {
+TEST(Step, UpdateDoesNotDependOnLayout) {
   StepOptions options;
   const auto w = gaussian({8, 6, 3, 3}, 1), g = gaussian({8, 6, 3, 3}, 2);
   const double tolerance = step_rounding(g, options);
@@ -230,7 +230,7 @@ TEST(Step, LayoutsGiveTheSameUpdate) {
   EXPECT_EQ(wide.slice(3, 1, 6, 2).abs().max().item<float>(), 0) << "written outside the slice";
 }
 
-TEST(Step, TensorLearningRateAndVerdict) {
+TEST(Step, TensorLearningRateAndFoundInf) {
   StepOptions options;
   options.lr = 0.01;
   const auto w = gaussian({4, 5, 6}, 1), g = gaussian({4, 5, 6}, 2), m = gaussian({4, 5, 6}, 3);
@@ -251,7 +251,7 @@ TEST(Step, TensorLearningRateAndVerdict) {
   EXPECT_TRUE(at::equal(kept_m, m));
 }
 
-TEST(Step, HugeGradientsSaturateTheMomentum) {
+TEST(Step, MomentumIsClampedForHugeGradients) {
   StepOptions options;
   auto w = gaussian({3, 4, 5}, 1), m = at::zeros_like(w);
   const auto g = gaussian({3, 4, 5}, 2).sign() * 3e38;
@@ -260,7 +260,7 @@ TEST(Step, HugeGradientsSaturateTheMomentum) {
   EXPECT_TRUE(at::isfinite(m).all().item<bool>());
 }
 
-TEST(Step, NonfiniteIsFound) {
+TEST(Step, FindsNonfiniteTensors) {
   const auto good = gaussian({3, 4}, 1);
   auto bad = good.clone();
   bad[1][2] = INFINITY;
@@ -273,8 +273,8 @@ TEST(Step, NonfiniteIsFound) {
   EXPECT_EQ(any_nonfinite({at::full({2}, 3e38)}).item<float>(), 0) << "large is not infinite";
 }
 
-// The fused kernels ignore strides: a sliced parameter used to be written as if it were dense.
-TEST(Fallback, AnyStrides) {
+// Regression: the fused kernels ignore strides, so a sliced parameter was written as if it were dense.
+TEST(Fallback, SupportsAnyStrides) {
   const auto check = [](const std::function<void(const at::Tensor&, const at::Tensor&)>& run) {
     const auto w = gaussian({6, 5}, 1), g = gaussian({6, 5}, 2);
     auto plain = w.clone();
@@ -304,21 +304,21 @@ TEST(Fallback, AnyStrides) {
   });
 }
 
-TEST(Step, BadInputIsNamedAndChangesNothing) {
+TEST(Step, BadInputThrowsAndChangesNothing) {
   const auto w = gaussian({4, 5, 6}, 1), g = gaussian({4, 5, 6}, 2);
   auto kept = w.clone();
   auto m = at::zeros_like(w);
-  const auto refuse = [&](const std::function<void(StepOptions&)>& change, const std::string& part) {
+  const auto expect_refused = [&](const std::function<void(StepOptions&)>& change, const std::string& part) {
     StepOptions options;
     change(options);
     expect_error<c10::ValueError>([&] { step({kept}, {g}, {m}, options); }, part);
   };
-  refuse([](auto& o) { o.lr = NAN; }, "lr must be finite, got nan");
-  refuse([](auto& o) { o.momentum = INFINITY; }, "momentum must be finite, got inf");
-  refuse([](auto& o) { o.weight_decay = NAN; }, "weight_decay must be finite, got nan");
-  refuse([](auto& o) { o.adjust_lr_fn = "rms"; }, "got 'rms'");
-  refuse([](auto& o) { o.polar.method = "qr"; }, "got 'qr'");
-  refuse([](auto& o) { o.unfolding = Modes{7}; }, "mode must be in [0, 3), got 7");
+  expect_refused([](auto& o) { o.lr = NAN; }, "lr must be finite, got nan");
+  expect_refused([](auto& o) { o.momentum = INFINITY; }, "momentum must be finite, got inf");
+  expect_refused([](auto& o) { o.weight_decay = NAN; }, "weight_decay must be finite, got nan");
+  expect_refused([](auto& o) { o.adjust_lr_fn = "rms"; }, "got 'rms'");
+  expect_refused([](auto& o) { o.polar.method = "qr"; }, "got 'qr'");
+  expect_refused([](auto& o) { o.unfolding = Modes{7}; }, "mode must be in [0, 3), got 7");
   expect_error<c10::ValueError>([&] { step({kept}, {g[0]}, {m}, {}); },
                                 "expected a gradient of shape [4, 5, 6] at index 0, got [5, 6]");
   expect_error<c10::ValueError>([&] { step({kept}, {}, {m}, {}); }, "got 1 parameters, 0 gradients");

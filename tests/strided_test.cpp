@@ -9,13 +9,13 @@ using testing::expect_close;
 using testing::gaussian;
 using testing::rounding;
 
-// Shapes whose longest mode is first, in the middle and last, with singletons, empty, and larger than one
-// piece.
+// Shapes whose longest mode is the first, a middle or the last one, shapes with modes of size 1, an empty
+// tensor, and tensors that are processed in several chunks.
 const std::vector<std::vector<int64_t>> kShapes{{},         {7},          {5, 1, 3},    {64, 5, 3, 3},
                                                 {3, 40, 2}, {2, 3, 4, 5}, {0, 4, 3, 3}, {40000},
                                                 {3, 20000}, {130, 130, 3}};
 
-// The tensor in several memory layouts.
+// Returns the tensor in several memory layouts.
 std::vector<at::Tensor> layouts(const at::Tensor& x) {
   std::vector<at::Tensor> all{x.clone()};
   for (int64_t mode = 0; mode + 1 < x.dim(); ++mode) {
@@ -26,7 +26,7 @@ std::vector<at::Tensor> layouts(const at::Tensor& x) {
   return all;
 }
 
-TEST(Elementwise, CopyInAnyLayout) {
+TEST(Strided, CopiesAnyLayout) {
   for (const auto& shape : kShapes) {
     const auto x = gaussian(shape, 1);
     for (const auto& from : layouts(x)) {
@@ -38,7 +38,7 @@ TEST(Elementwise, CopyInAnyLayout) {
   }
 }
 
-TEST(Elementwise, ScaleAddInAnyLayoutAndDtype) {
+TEST(Strided, AxpbyInAnyLayoutAndDtype) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const auto& shape : kShapes) {
       const auto x = gaussian(shape, 1, dtype), y = gaussian(shape, 2, dtype);
@@ -56,7 +56,7 @@ TEST(Elementwise, ScaleAddInAnyLayoutAndDtype) {
   EXPECT_TRUE(at::equal(y, at::full({3, 4, 5}, 3.0))) << "an expanded tensor";
 }
 
-TEST(Elementwise, InnerProductInAnyLayoutAndDtype) {
+TEST(Strided, InnerProductInAnyLayoutAndDtype) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const auto& shape : kShapes) {
       const auto x = gaussian(shape, 1, dtype), y = gaussian(shape, 2, dtype);
@@ -71,14 +71,15 @@ TEST(Elementwise, InnerProductInAnyLayoutAndDtype) {
       }
     }
   }
-  // In single precision such a sum stops growing. The errors of equal terms may all have one sign.
+  // In single precision this sum would stop growing. The rounding errors of equal terms can all have the same
+  // sign.
   constexpr int64_t kTerms = 1 << 20;
   const auto alike = at::full({kTerms}, 1.1f);
   EXPECT_NEAR(inner_product(alike, alike) / kTerms, std::pow(static_cast<double>(1.1f), 2),
               kTerms * testing::epsilon(at::kDouble));
 }
 
-TEST(Elementwise, ScaleAddKnowsWhatIsFinite) {
+TEST(Strided, AxpbyReportsNonfiniteResults) {
   for (const double bad : {double(NAN), double(INFINITY), -double(INFINITY)}) {
     for (const int64_t at : {0, 17000, 39999}) {
       SCOPED_TRACE(c10::str(bad, " at ", at));
@@ -93,8 +94,8 @@ TEST(Elementwise, ScaleAddKnowsWhatIsFinite) {
   EXPECT_FALSE(axpby_(1, y, 1, y.clone())) << "overflow";
 }
 
-// Raw writes that autograd does not notice would let it use changed memory for a gradient.
-TEST(Elementwise, ChangesAreSeenByAutograd) {
+// If writes did not change the version counter, autograd could compute gradients from modified memory.
+TEST(Strided, WritesIncrementTheVersionCounter) {
   auto y = at::ones({64});
   const auto version = y._version();
   axpby_(1, y, 1, at::ones({64}));

@@ -1,5 +1,5 @@
-// What several tests need: seeded inputs with known spectra, tolerances derived from dtype and size,
-// comparisons whose failure names the worst element, and the number of threads.
+// Helpers of the tests: seeded inputs with known spectra, tolerances derived from dtype and size, comparisons
+// that report the worst element, and guards for the number of threads.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ inline at::Tensor gaussian(at::IntArrayRef shape, uint64_t seed, at::ScalarType 
   return at::randn(shape, generator(seed), options(at::kDouble)).to(dtype);
 }
 
-// U diag(singular_values) V^T with random orthonormal U (m x k), V (n x k).
+// Returns U diag(singular_values) V^T with random orthonormal U (m x k) and V (n x k).
 inline at::Tensor with_spectrum(const at::Tensor& singular_values, int64_t m, int64_t n, uint64_t seed,
                                 at::ScalarType dtype = at::kFloat) {
   const int64_t k = singular_values.numel();
@@ -34,12 +34,12 @@ inline at::Tensor with_spectrum(const at::Tensor& singular_values, int64_t m, in
   return at::matmul(u * singular_values.to(at::kDouble), v.mT()).to(dtype).contiguous();
 }
 
-// sigma_i = i^-exponent.
+// Returns the singular values sigma_i = i^-exponent, i = 1, ..., count.
 inline at::Tensor power_law(int64_t count, double exponent) {
   return at::arange(1, count + 1, options(at::kDouble)).pow(-exponent);
 }
 
-// The distance from 1 to the next number.
+// Returns the machine epsilon: the distance from 1 to the next larger number.
 inline double epsilon(at::ScalarType dtype) {
   switch (dtype) {
     case at::kBFloat16: return std::ldexp(1, -7);
@@ -49,25 +49,27 @@ inline double epsilon(at::ScalarType dtype) {
   }
 }
 
-// How far rounding may move a result, relative to its largest entry, on any CPU and with any number of
-// threads: `steps` sums of `terms` products, each computed from the one before. Errors of both signs add up
-// to about sqrt(terms) * epsilon in each sum (Higham and Mary, 2019); four times that leaves room for two
-// results that are both rounded. A step multiplies the errors before it by at most `growth`.
+// Returns a tolerance for the rounding error of a result, relative to its largest element, that holds on any
+// CPU and for any number of threads. The result consists of `steps` sums of `terms` products, each computed
+// from the previous one. Errors of random sign add up to about sqrt(terms) * epsilon in each sum (Higham and
+// Mary, 2019). A factor of four allows for the rounding of both results that are compared. Each step
+// amplifies earlier errors by at most `growth`.
 inline double rounding(at::ScalarType dtype, int64_t terms, int64_t steps = 1, double growth = 1) {
   double total = 0;
   for (int64_t step = 0; step < steps; ++step) total = growth * total + 1;
   return 4 * std::sqrt(static_cast<double>(std::max<int64_t>(terms, 1))) * epsilon(dtype) * total;
 }
 
-// The largest singular value over the smallest, in double.
+// Returns the ratio of the largest to the smallest singular value, computed in double precision.
 inline double condition_number(const at::Tensor& a) {
   const auto values = at::linalg_svdvals(a.to(at::kDouble));
   return (values.max() / values.min()).item<double>();
 }
 
-// How far rounding may move an entry of the polar factor of `a`, or of each matrix of a batch. Relative to
-// the norm of `a`, errors in the direction of its smallest singular value are enlarged by the condition
-// number; "halley" works with the Gram matrix, whose condition number is the square, in about three passes.
+// Returns a tolerance for the rounding error of an element of the polar factor of `a`, or of each matrix of a
+// batch. Errors in the direction of the smallest singular value are amplified by the condition number.
+// "halley" works with the Gram matrix, whose condition number is the square of this, in about three
+// iterations.
 inline double polar_rounding(const at::Tensor& a, const std::string& method = "halley") {
   if (a.numel() == 0) return 0;
   double condition = 1;
@@ -82,7 +84,7 @@ inline double polar_rounding(const at::Tensor& a, const std::string& method = "h
   return rounding(dtype, terms, 3) * condition * condition;
 }
 
-// Sets the number of threads until the end of the scope, also if an assertion leaves it early.
+// Sets the number of threads until the end of the scope, even if an assertion fails.
 class ThreadGuard {
  public:
   explicit ThreadGuard(int threads) : before_(at::get_num_threads()) { at::set_num_threads(threads); }
@@ -94,7 +96,7 @@ class ThreadGuard {
   int before_;
 };
 
-// TENSORION_TEST_THREADS=4 runs the tests with four threads; otherwise OMP_NUM_THREADS holds.
+// TENSORION_TEST_THREADS=4 runs the tests with four threads. If it is not set, OMP_NUM_THREADS applies.
 class ThreadEnvironment : public ::testing::Environment {
  public:
   void SetUp() override {
@@ -104,7 +106,7 @@ class ThreadEnvironment : public ::testing::Environment {
 inline ::testing::Environment* const kThreadEnvironment =
     ::testing::AddGlobalTestEnvironment(new ThreadEnvironment);
 
-// |actual - expected| <= tolerance * max(1, max |expected|) everywhere.
+// Expects |actual - expected| <= tolerance * max(1, max |expected|) for all elements.
 inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, double tolerance,
                          const std::string& what = "") {
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
@@ -118,7 +120,7 @@ inline void expect_close(const at::Tensor& actual, const at::Tensor& expected, d
       << ", expected " << expected.flatten()[worst].item<double>();
 }
 
-// The call throws an exception of type E whose message contains `part`.
+// Expects the call to throw an exception of type E whose message contains `part`.
 template <typename E>
 void expect_error(const std::function<void()>& call, const std::string& part) {
   try {

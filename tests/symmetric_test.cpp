@@ -11,7 +11,7 @@ using testing::rounding;
 
 constexpr int64_t kSizes[] = {1, 2, 31, 33, 191, 193, 400, 777};
 
-TEST(Symmetric, GramIsTheProductWithTheTranspose) {
+TEST(Symmetric, GramMatchesProductWithTranspose) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const int64_t m : kSizes) {
       SCOPED_TRACE(c10::str(m, " ", dtype));
@@ -28,7 +28,7 @@ TEST(Symmetric, GramIsTheProductWithTheTranspose) {
   expect_close(gram(batch)[2], at::matmul(batch[2], batch[2].mT()), rounding(at::kFloat, 8));
 }
 
-TEST(Symmetric, CommutingProduct) {
+TEST(Symmetric, CommutingProductMatchesMatmul) {
   for (const int64_t m : kSizes) {
     const auto s = gram(gaussian({m, m}, m, at::kDouble)) / m;
     const auto polynomial = s + 0.3 * at::matmul(s, s);
@@ -48,19 +48,19 @@ TEST(Symmetric, MirrorCopiesTheLowerTriangle) {
   }
 }
 
-TEST(Symmetric, InverseAndDeterminant) {
+TEST(Symmetric, CholeskyInverseAndLogDet) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     for (const int64_t m : kSizes) {
       SCOPED_TRACE(c10::str(m, " ", dtype));
       const auto s = gram(gaussian({m, 2 * m}, m, at::kDouble)) / m + 0.1 * at::eye(m, at::kDouble);
-      // Only the lower triangle may be read.
+      // Fill the upper triangle with other values, because only the lower triangle may be read.
       auto w = (s + at::full_like(s, 1e3).triu(1)).to(dtype);
       auto copy = copy_lower(w);
       EXPECT_TRUE(at::equal(copy.tril(), w.tril()));
       const double condition = testing::condition_number(s);
       const auto log_det = factor_positive_(w);
       ASSERT_TRUE(log_det.has_value());
-      // The logarithms of m pivots, each of which is a sum of up to m products.
+      // The result is a sum of the logarithms of m pivots, each of which is a sum of up to m products.
       EXPECT_NEAR(*log_det, std::get<1>(at::linalg_slogdet(s)).item<double>(),
                   rounding(dtype, m * m) * condition);
       expect_close(w.tril(), at::linalg_cholesky(s), rounding(dtype, m) * condition);

@@ -1,5 +1,5 @@
-// More threads than this machine may have: results are those of one thread up to rounding, and the same from
-// run to run.
+// Tests with several threads, possibly more than the machine has cores. Results must match those of one
+// thread up to rounding, and must be bitwise reproducible.
 #include "tensorion/lmo.h"
 #include "tensorion/polar.h"
 #include "tensorion/step.h"
@@ -25,7 +25,7 @@ class Threads : public ::testing::TestWithParam<int> {
     return function();
   }
   template <typename Function>
-  static void expect_as_with_one(const Function& function, double tolerance, const std::string& what) {
+  static void expect_matches_one_thread(const Function& function, double tolerance, const std::string& what) {
     const auto actual = with_threads(GetParam(), function), expected = with_threads(1, function);
     ASSERT_EQ(actual.size(), expected.size()) << what;
     for (size_t i = 0; i < actual.size(); ++i) {
@@ -33,7 +33,7 @@ class Threads : public ::testing::TestWithParam<int> {
     }
   }
   template <typename Function>
-  static void expect_same_again(const Function& function, const std::string& what) {
+  static void expect_reproducible(const Function& function, const std::string& what) {
     const auto first = with_threads(GetParam(), function), second = with_threads(GetParam(), function);
     for (size_t i = 0; i < first.size(); ++i) {
       EXPECT_TRUE(at::equal(first[i], second[i])) << what << ", tensor " << i;
@@ -42,18 +42,18 @@ class Threads : public ::testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Library, Threads, ::testing::Values(2, 4, 8));
 
-// One size below and one above the limit from which factorizations run side by side.
+// One size is below and one above the limit from which on two factorizations run in parallel.
 TEST_P(Threads, Polar) {
   for (const auto* method : {"halley", "newton_schulz", "svd"}) {
     for (const int64_t side : {60, 420}) {
       const auto a = with_spectrum(power_law(side, 0.5), side, side + 100, 1);
       const auto solve = [&] { return Tensors{polar(a, {.method = method})}; };
-      expect_as_with_one(solve, polar_rounding(a, method), c10::str(method, " ", side));
-      expect_same_again(solve, c10::str(method, " ", side));
+      expect_matches_one_thread(solve, polar_rounding(a, method), c10::str(method, " ", side));
+      expect_reproducible(solve, c10::str(method, " ", side));
     }
     const auto batch = gaussian({7, 30, 50}, 2);
-    expect_as_with_one([&] { return Tensors{polar(batch, {.method = method})}; },
-                       polar_rounding(batch, method), c10::str(method, " of a batch"));
+    expect_matches_one_thread([&] { return Tensors{polar(batch, {.method = method})}; },
+                              polar_rounding(batch, method), c10::str(method, " of a batch"));
   }
 }
 
@@ -66,13 +66,14 @@ TEST_P(Threads, LmoOnline) {
       modes.push_back(result.modes);
       return Tensors{result.x, at::full({}, result.value, at::kDouble)};
     };
-    expect_as_with_one(solve, polar_rounding(unfold(x, lmo(x).modes)), c10::str(at::IntArrayRef(shape)));
-    expect_same_again(solve, c10::str(at::IntArrayRef(shape)));
+    expect_matches_one_thread(solve, polar_rounding(unfold(x, lmo(x).modes)),
+                              c10::str(at::IntArrayRef(shape)));
+    expect_reproducible(solve, c10::str(at::IntArrayRef(shape)));
     for (const auto& chosen : modes) EXPECT_EQ(chosen, modes[0]) << at::IntArrayRef(shape);
   }
 }
 
-// Tensors of many sizes, so that some are solved side by side and some by all threads together.
+// The sizes differ so much that some tensors are updated in parallel and some by all threads together.
 TEST_P(Threads, Step) {
   const std::vector<std::vector<int64_t>> shapes{{4, 3, 3, 3},    {16, 8, 3, 3}, {64, 40, 3, 3}, {9, 5, 3},
                                                  {128, 96, 3, 3}, {32, 16, 5},   {24, 24, 1, 1}, {50, 70, 2}};
@@ -98,14 +99,15 @@ TEST_P(Threads, Step) {
       w.insert(w.end(), m.begin(), m.end());
       return w;
     };
-    expect_as_with_one(run, tolerance + testing::rounding(at::kFloat, 3), strategy);
-    // Which thread solved a tensor had changed its rounding, if threads were added in between.
-    expect_same_again(run, strategy);
+    expect_matches_one_thread(run, tolerance + testing::rounding(at::kFloat, 3), strategy);
+    // Regression: if the number of threads had been increased, the rounding of a result depended on the
+    // thread.
+    expect_reproducible(run, strategy);
   }
 }
 
-// A caller's own threads, as of a data loader or a server, each with threads of its own.
-TEST_P(Threads, CalledFromAParallelRegion) {
+// The caller runs the library on several threads of its own, as a server does.
+TEST_P(Threads, LmoInsideParallelRegion) {
   const auto x = gaussian({30, 20, 3, 3}, 4);
   const auto expected = lmo(x);
   const ThreadGuard guard(GetParam());

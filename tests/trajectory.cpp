@@ -1,5 +1,5 @@
-// Trains a few steps with the C++ class and saves what it saw, for python/tests/test_trajectory.py to do the
-// same:
+// Performs a few steps with the C++ class and saves parameters and gradients. python/tests/test_trajectory.py
+// repeats the steps in Python:
 //   trajectory FILE
 #include <ATen/ATen.h>
 #include <torch/csrc/jit/serialization/pickle.h>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// "start", and for each step "gradients" and "weights", one after the other.
+// Returns the initial parameters as "start", and the "gradients" and "weights" of all steps.
 c10::Dict<std::string, std::vector<at::Tensor>> train(const tensorion::TensorionOptions& options) {
   auto generator = at::detail::createCPUGenerator(1);
   std::vector<std::vector<int64_t>> shapes{{6, 4, 3, 3}, {64, 48, 3, 3}, {3, 4, 5}, {5, 7}, {8}};

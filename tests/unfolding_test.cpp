@@ -13,14 +13,14 @@ using testing::expect_close;
 using testing::expect_error;
 using testing::gaussian;
 
-// A random shape of `order` modes, sizes 1 to 5.
+// Returns a random shape with `order` modes of sizes 1 to 5.
 std::vector<int64_t> random_shape(std::mt19937_64& random, int64_t order) {
   std::vector<int64_t> shape(order);
   for (auto& size : shape) size = std::uniform_int_distribution<int64_t>(1, 5)(random);
   return shape;
 }
 
-// The same values in one of several memory layouts.
+// Returns the same values in one of several memory layouts.
 at::Tensor in_layout(const at::Tensor& x, int layout) {
   switch (layout) {
     case 1: return x.dim() == 4 ? x.contiguous(at::MemoryFormat::ChannelsLast) : x;
@@ -41,7 +41,7 @@ at::Tensor in_layout(const at::Tensor& x, int layout) {
   }
 }
 
-// Element by element from the definition, with no reshape in sight.
+// Unfolds element by element from the definition, without reshape.
 at::Tensor unfold_by_definition(const at::Tensor& x, const Modes& modes) {
   const auto source = x.contiguous();
   const auto* values = source.data_ptr<float>();
@@ -68,7 +68,7 @@ at::Tensor unfold_by_definition(const at::Tensor& x, const Modes& modes) {
   return out;
 }
 
-TEST(Unfolding, EnumerationIsTheDesignsOrder) {
+TEST(Unfolding, EnumerationIsInDocumentedOrder) {
   const std::vector<Modes> expected{{0}, {1}, {2}, {3}, {0, 1}, {0, 2}, {0, 3}};
   EXPECT_EQ(unfoldings({8, 4, 3, 3}), expected);
   EXPECT_EQ(unfoldings({2, 3}), (std::vector<Modes>{{0}}));
@@ -77,7 +77,7 @@ TEST(Unfolding, EnumerationIsTheDesignsOrder) {
   EXPECT_TRUE(unfoldings({}).empty());
 }
 
-TEST(Unfolding, CountsEveryPairOfComplementsOnce) {
+TEST(Unfolding, ListsEachPairOfComplementsOnce) {
   for (int64_t d = 1; d <= 9; ++d) {
     const std::vector<int64_t> shape(d, 2);
     const auto all = unfoldings(shape);
@@ -95,7 +95,7 @@ TEST(Unfolding, CountsEveryPairOfComplementsOnce) {
   }
 }
 
-TEST(Unfolding, BalancedIsBruteForceWithTheFirstOfEquals) {
+TEST(Unfolding, BalancedMatchesBruteForce) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 300; ++trial) {
     const auto shape = random_shape(random, 2 + trial % 6);
@@ -119,7 +119,7 @@ TEST(Unfolding, BalancedIsBruteForceWithTheFirstOfEquals) {
   EXPECT_EQ(balanced_unfolding({768, 3, 16, 16}), (Modes{0}));
 }
 
-TEST(Unfolding, FoldInvertsUnfoldBitwiseInEveryLayout) {
+TEST(Unfolding, FoldInvertsUnfoldExactlyInEveryLayout) {
   std::mt19937_64 random(2);
   int checked = 0;
   for (int trial = 0; trial < 400; ++trial) {
@@ -140,7 +140,7 @@ TEST(Unfolding, FoldInvertsUnfoldBitwiseInEveryLayout) {
   EXPECT_GT(checked, 1000);
 }
 
-TEST(Unfolding, IsAViewWhereStridesAllow) {
+TEST(Unfolding, IsAViewIfStridesAllow) {
   const auto kernel = gaussian({8, 4, 3, 3}, 3);
   EXPECT_TRUE(unfold(kernel, {0}).is_alias_of(kernel));
   EXPECT_TRUE(unfold(kernel, {0, 1}).is_alias_of(kernel));
@@ -152,7 +152,7 @@ TEST(Unfolding, IsAViewWhereStridesAllow) {
   EXPECT_TRUE(fold(matrix, {0, 1}, {8, 4, 3, 3}).is_alias_of(matrix));
 }
 
-TEST(Unfolding, RowsAreTheNamedModesInAscendingOrder) {
+TEST(Unfolding, RowModesAreSorted) {
   const auto x = gaussian({2, 3, 4}, 5);
   EXPECT_TRUE(at::equal(unfold(x, {2, 0}), unfold(x, {0, 2})));
   EXPECT_TRUE(at::equal(unfold(x, {0, 2}), unfold(x, {1}).mT()));
@@ -168,7 +168,7 @@ TEST(Unfolding, ZeroSizedModes) {
   EXPECT_EQ(effective_order(x.sizes()), 3);
 }
 
-TEST(Unfolding, BadInputIsNamed) {
+TEST(Unfolding, ThrowsForBadInput) {
   const auto x = gaussian({2, 3, 4, 5}, 6);
   expect_error<c10::ValueError>([&] { unfold(x, {5}); }, "[tensorion.unfold] mode must be in [0, 4), got 5");
   expect_error<c10::ValueError>([&] { unfold(x, {-1}); }, "got -1");
@@ -182,7 +182,7 @@ TEST(Unfolding, BadInputIsNamed) {
   expect_error<c10::ValueError>([&] { unfoldings(std::vector<int64_t>(25, 2)); },
                                 "at most 24 modes of size other than 1 are supported, got 25");
   expect_error<c10::ValueError>([&] { balanced_unfolding({1, 7}); }, "got shape [1, 7]");
-  // The product overflowed to 0 rows.
+  // Regression: the number of rows overflowed to 0.
   expect_error<c10::ValueError>([&] { Unfolding({int64_t{1} << 32, int64_t{1} << 32, 2}, {0, 1}); },
                                 "fewer than 2^63 elements, got shape [4294967296, 4294967296, 2]");
   EXPECT_EQ(unfoldings(std::vector<int64_t>{2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
@@ -191,7 +191,7 @@ TEST(Unfolding, BadInputIsNamed) {
             1U);
 }
 
-TEST(Unfolding, ReorderedHasTheSameSingularValuesAndFoldsBack) {
+TEST(Unfolding, ReorderedPermutesRowsAndColumns) {
   for (const auto& shape : std::vector<std::vector<int64_t>>{{4, 5, 3}, {6, 5, 3, 3}, {2, 3, 1, 4, 2}}) {
     const auto x = gaussian(shape, 7, at::kDouble);
     for (const auto& modes : unfoldings(shape)) {
@@ -205,7 +205,7 @@ TEST(Unfolding, ReorderedHasTheSameSingularValuesAndFoldsBack) {
   }
 }
 
-TEST(Unfolding, KnowsWhatIsAView) {
+TEST(Unfolding, IsViewMatchesUnfold) {
   const auto x = gaussian({6, 5, 3, 3}, 7);
   const auto last = x.contiguous(at::MemoryFormat::ChannelsLast);
   for (const auto& tensor : {x, last, x.transpose(0, 1)}) {
@@ -217,8 +217,8 @@ TEST(Unfolding, KnowsWhatIsAView) {
   }
 }
 
-// The first of the squarest unfoldings in the order of enumeration, by looking at all.
-Modes squarest(at::IntArrayRef shape) {
+// Returns the first unfolding with the largest min(rows, cols), by exhaustive search.
+Modes balanced_by_search(at::IntArrayRef shape) {
   Modes best;
   int64_t best_side = -1;
   for (const auto& modes : unfoldings(shape)) {
@@ -229,20 +229,20 @@ Modes squarest(at::IntArrayRef shape) {
   return best;
 }
 
-// It enumerated all sets three times for every tensor and step.
-TEST(BalancedUnfolding, IsTheFirstOfTheSquarest) {
+// Regression: balanced_unfolding enumerated all sets of modes, three times for every tensor in every step.
+TEST(BalancedUnfolding, MatchesExhaustiveSearch) {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 2000; ++trial) {
     std::vector<int64_t> shape(2 + random() % 6);
     for (auto& size : shape) size = random() % (trial % 2 ? 6 : 13);
     if (trial % 10) std::replace(shape.begin(), shape.end(), int64_t{0}, int64_t{2});
     if (effective_order(shape) < 2) continue;
-    EXPECT_EQ(balanced_unfolding(shape), squarest(shape)) << at::IntArrayRef(shape);
+    EXPECT_EQ(balanced_unfolding(shape), balanced_by_search(shape)) << at::IntArrayRef(shape);
   }
   for (const auto& shape : std::vector<std::vector<int64_t>>{std::vector<int64_t>(16, 2),
                                                              std::vector<int64_t>(11, 3),
                                                              {2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31}}) {
-    EXPECT_EQ(balanced_unfolding(shape), squarest(shape)) << at::IntArrayRef(shape);
+    EXPECT_EQ(balanced_unfolding(shape), balanced_by_search(shape)) << at::IntArrayRef(shape);
   }
   EXPECT_EQ(balanced_unfolding(std::vector<int64_t>(24, 2)), (Modes{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
 }

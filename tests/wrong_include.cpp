@@ -1,3 +1,4 @@
-// Compiled with what the module of unfoldings sees: the first include is its own, the second is not.
+// Compiled with the include path of the module `unfolding`, which does not have the header of the module
+// `polar`.
 #include "tensorion/polar.h"
 #include "tensorion/unfolding.h"

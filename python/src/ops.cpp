@@ -16,7 +16,7 @@
 #include "tensorion/lmo.h"
 #include "tensorion/norms.h"
 #include "tensorion/optim/option_table.h"
-#include "tensorion/optim/parameters.h"
+#include "tensorion/optim/parameter_checks.h"
 #include "tensorion/optimizer.h"
 #include "tensorion/param_groups.h"
 #include "tensorion/polar.h"

@@ -105,7 +105,7 @@ def test_gradient_of_the_dual_norm():
         (
             [(2,)],
             ValueError,
-            r"family must leave a mode larger than 1 on either side, got \[2\] for shape",
+            r"family must have a mode larger than 1, got \[2\] for shape",
         ),
         ([(0, 7)], ValueError, "mode must be in"),
         ([()], ValueError, "at least one mode is needed"),

@@ -14,28 +14,28 @@ namespace tensorion {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-constexpr int64_t kChunk = int64_t{1} << 20;  // complex numbers held at once
-constexpr int64_t kSquarings = 3;
-constexpr int64_t kDecomposed = 16;  // frequencies decomposed together
+constexpr int64_t kChunk = int64_t{1} << 20;  // complex numbers in memory at a time
+constexpr int64_t kSquarings = 3;             // of the Gram matrix, in power_bounds
+constexpr int64_t kBatch = 16;                // frequencies that are decomposed in one call
 
-constexpr int64_t kBasis = 48;  // Lanczos vectors, and those kept at a restart
-constexpr int64_t kKept = 12;
+constexpr int64_t kBasis = 48;  // Lanczos vectors
+constexpr int64_t kKept = 12;   // Ritz vectors that are kept at a restart
 constexpr int64_t kMaxRestarts = 200;
-constexpr double kResidual = 1e-8;  // of an eigenvalue of T^T T, relative to it
+constexpr double kResidual = 1e-8;  // relative residual of the eigenvalue of T^T T at which Lanczos stops
 constexpr uint64_t kSeed = 0;
 
-// One entry for each spatial mode.
+// The geometry of a convolution: one entry for each spatial mode.
 struct Convolution {
   std::vector<int64_t> input_size, stride, dilation;
 };
 
-// The Gram matrix on the smaller side.
+// Returns A A^H or A^H A, whichever is smaller.
 at::Tensor gram(const at::Tensor& a) {
   return a.size(-2) <= a.size(-1) ? at::matmul(a, a.mH()) : at::matmul(a.mH(), a);
 }
 
-// The angles 2 pi sum_j f_j k_j / n_j, frequencies f by taps k. Frequencies f
-// and n - f of a real kernel are conjugates: half of the last mode will do.
+// Returns the angles 2 pi sum_j f_j k_j / n_j, with a row for each frequency f and a column for each tap k.
+// The frequencies f and n - f of a real kernel are conjugates, so half of the last mode suffices.
 at::Tensor angles(at::IntArrayRef taps, at::IntArrayRef input_size) {
   const auto modes = static_cast<int64_t>(input_size.size());
   auto turns = at::zeros({1, 1}, at::kDouble);
@@ -50,8 +50,9 @@ at::Tensor angles(at::IntArrayRef taps, at::IntArrayRef input_size) {
   return turns * (2 * kPi);
 }
 
-// (sum_i sigma_i^(2 p))^(1 / (2 p)) >= sigma_1 with p = 2^(kSquarings + 1), for
-// each of a batch of matrices, from the Frobenius norm of a power of its Gram.
+// For each matrix of a batch, returns the upper bound (sum_i sigma_i^(2 p))^(1 / (2 p)) of the largest
+// singular value, with p = 2^(kSquarings + 1). It is computed from the Frobenius norm of a power of the Gram
+// matrix.
 at::Tensor power_bounds(const at::Tensor& transfer) {
   const auto frobenius = [](const at::Tensor& a) {
     return at::linalg_vector_norm(a, 2, at::IntArrayRef{-2, -1}, /*keepdim=*/true);
@@ -68,9 +69,9 @@ at::Tensor power_bounds(const at::Tensor& transfer) {
   return (log_bound / 2).exp().flatten();
 }
 
-// A circular convolution is block diagonal in the Fourier basis: one c_out x
-// c_in matrix for each frequency. They are decomposed in the order of upper
-// bounds of their norms, until none that is left can be the largest.
+// A circular convolution is block diagonal in the Fourier basis, with one c_out x c_in matrix for each
+// frequency. The matrices are decomposed in the order of decreasing upper bounds of their norms, until the
+// next bound is not larger than the largest norm found.
 double circular_norm(const at::Tensor& kernel, at::IntArrayRef input_size) {
   const auto phases = angles(kernel.sizes().slice(2), input_size);
   const auto taps = kernel.flatten(2).permute({2, 0, 1}).flatten(1);  // taps x (c_out c_in)
@@ -84,18 +85,18 @@ double circular_norm(const at::Tensor& kernel, at::IntArrayRef input_size) {
   }
   const auto [bounds, order] = at::cat(chunks).sort(/*dim=*/0, /*descending=*/true);
   double largest = 0;
-  for (int64_t i = 0; i < order.numel(); i += kDecomposed) {
+  for (int64_t i = 0; i < order.numel(); i += kBatch) {
     if (bounds[i].item<double>() <= largest) break;
-    const auto next = order.slice(0, i, i + kDecomposed);
+    const auto next = order.slice(0, i, i + kBatch);
     const auto eigenvalues = at::linalg_eigvalsh(gram(transfer(phases.index_select(0, next))));
     largest = std::max(largest, std::sqrt(std::max(0.0, eigenvalues.max().item<double>())));
   }
   return largest;
 }
 
-// The largest eigenvalue of a symmetric positive semidefinite operator on
-// R^size, by the Lanczos method with full orthogonalization, restarted with the
-// leading Ritz vectors, so that a cluster at the top does not slow it down.
+// Returns the largest eigenvalue of a symmetric positive semidefinite operator on R^size. Uses the Lanczos
+// method with full orthogonalization and thick restarts: the leading Ritz vectors are kept, so that a cluster
+// of large eigenvalues does not slow down convergence.
 double largest_eigenvalue(const std::function<at::Tensor(const at::Tensor&)>& apply, int64_t size) {
   const int64_t width = std::min(kBasis, size);
   const auto options = at::TensorOptions().dtype(at::kDouble);
@@ -118,10 +119,10 @@ double largest_eigenvalue(const std::function<at::Tensor(const at::Tensor&)>& ap
         next = next - at::mv(rows.t(), overlap);
       }
       length = at::linalg_vector_norm(next).item<double>();
-      // What rounding leaves of a vector in the span is no new direction.
+      // The basis is invariant if only rounding errors are left.
       if (length <= std::numeric_limits<double>::epsilon() * static_cast<double>(width) * image) length = 0;
     }
-    // The upper triangle holds what was projected.
+    // Only the upper triangle of `projected` is filled.
     const auto [values, vectors] =
         at::linalg_eigh(projected.narrow(0, 0, used).narrow(1, 0, used), /*UPLO=*/"U");
     ritz = values[-1].item<double>();
@@ -136,21 +137,21 @@ double largest_eigenvalue(const std::function<at::Tensor(const at::Tensor&)>& ap
   return ritz;
 }
 
-// By products with T and T^T alone.
+// Computes the norm from products with T and T^T only.
 double iterative_norm(const at::Tensor& kernel, const Convolution& convolution, bool circular) {
   const auto modes = static_cast<int64_t>(convolution.input_size.size());
-  // Reading and writing along one mode: the index of the padded input at each place, from which 0 is read
-  // outside the input.
-  std::vector<at::Tensor> places;
+  // source[j] has, for each index of the padded input along mode j, the index of the input that is read
+  // there.
+  std::vector<at::Tensor> source;
   std::vector<int64_t> padded;
   for (int64_t j = 0; j < modes; ++j) {
     const int64_t reach = convolution.dilation[j] * (kernel.size(2 + j) - 1);
     const int64_t size = convolution.input_size[j];
     padded.push_back(size + reach);
-    const auto place = at::arange(size + reach, at::kLong) - reach / 2;
-    // Index `size` is that of a zero behind the input.
-    places.push_back(circular ? at::remainder(place, size)
-                              : at::where((place >= 0).logical_and(place < size), place, size));
+    const auto index = at::arange(size + reach, at::kLong) - reach / 2;
+    // Index `size` refers to a zero that is appended to the input.
+    source.push_back(circular ? at::remainder(index, size)
+                              : at::where((index >= 0).logical_and(index < size), index, size));
   }
   const std::vector<int64_t> zeros(modes, 0);
   const auto with_zero = [&](const at::Tensor& x, int64_t mode) {
@@ -159,26 +160,27 @@ double iterative_norm(const at::Tensor& kernel, const Convolution& convolution, 
     return at::cat({x, at::zeros(shape, x.options())}, mode);
   };
   const auto forward = [&](at::Tensor x) {
-    for (int64_t j = 0; j < modes; ++j) x = with_zero(x, 2 + j).index_select(2 + j, places[j]);
+    for (int64_t j = 0; j < modes; ++j) x = with_zero(x, 2 + j).index_select(2 + j, source[j]);
     return at::convolution(x, kernel, {}, convolution.stride, zeros, convolution.dilation, false, zeros, 1);
   };
   const auto adjoint = [&](const at::Tensor& y) {
-    std::vector<int64_t> lost;  // what the stride leaves over at the end
+    std::vector<int64_t> output_padding;  // elements at the end that the stride skips
     for (int64_t j = 0; j < modes; ++j) {
       const int64_t reach = convolution.dilation[j] * (kernel.size(2 + j) - 1);
-      lost.push_back(padded[j] - ((y.size(2 + j) - 1) * convolution.stride[j] + reach + 1));
+      output_padding.push_back(padded[j] - ((y.size(2 + j) - 1) * convolution.stride[j] + reach + 1));
     }
-    auto x = at::convolution(y, kernel, {}, convolution.stride, zeros, convolution.dilation, true, lost, 1);
+    auto x = at::convolution(y, kernel, {}, convolution.stride, zeros, convolution.dilation, true,
+                             output_padding, 1);
     for (int64_t j = 0; j < modes; ++j) {
       auto shape = x.sizes().vec();
       shape[2 + j] = convolution.input_size[j] + 1;
-      x = at::zeros(shape, x.options()).index_add_(2 + j, places[j], x).narrow(2 + j, 0, shape[2 + j] - 1);
+      x = at::zeros(shape, x.options()).index_add_(2 + j, source[j], x).narrow(2 + j, 0, shape[2 + j] - 1);
     }
     return x;
   };
   std::vector<int64_t> shape{1, kernel.size(1)};
   shape.insert(shape.end(), convolution.input_size.begin(), convolution.input_size.end());
-  // T T^T or T^T T, whichever is smaller.
+  // Use T T^T or T^T T, whichever is smaller.
   const auto output = forward(at::zeros(shape, kernel.options()));
   const bool by_output = output.numel() < c10::multiply_integers(shape);
   if (by_output) shape = output.sizes().vec();
@@ -189,7 +191,7 @@ double iterative_norm(const at::Tensor& kernel, const Convolution& convolution, 
   return std::sqrt(largest_eigenvalue(apply, c10::multiply_integers(shape)));
 }
 
-// The kernel with dilation - 1 zeros between its taps.
+// Returns the kernel with dilation - 1 zeros between adjacent taps.
 at::Tensor dilated(const at::Tensor& kernel, at::IntArrayRef dilation) {
   auto result = kernel;
   for (int64_t j = 0; j < static_cast<int64_t>(dilation.size()); ++j) {
@@ -202,13 +204,13 @@ at::Tensor dilated(const at::Tensor& kernel, at::IntArrayRef dilation) {
   return result;
 }
 
-// One entry for each of the spatial modes.
+// Expands an argument to one entry for each spatial mode. Throws if its length or an entry is not valid.
 std::vector<int64_t> per_mode(at::IntArrayRef given, const at::Tensor& kernel, const char* name) {
   const auto modes = kernel.dim() - 2;
   TORCH_CHECK_VALUE(given.size() == 1 || static_cast<int64_t>(given.size()) == modes,
                     "[tensorion.conv_norm] expected ", name, " of ", modes,
-                    modes > 1 ? " entries, or one," : " entry", " for a kernel of shape ", kernel.sizes(),
-                    ", got ", given);
+                    modes > 1 ? " entries, or one entry," : " entry", " for a kernel of shape ",
+                    kernel.sizes(), ", got ", given);
   for (const int64_t size : given) {
     TORCH_CHECK_VALUE(size >= 1, "[tensorion.conv_norm] ", name, " must be at least 1, got ", given);
   }

@@ -35,7 +35,7 @@ NormInput norm_input(const at::Tensor& x, const char* name) {
 NormBounds norm_bounds(const NormInput& input, double lower, double upper) {
   const double slack =
       std::numeric_limits<double>::epsilon() * (32.0 + static_cast<double>(input.values.numel()));
-  // A norm may exceed the largest number; a lower bound may then be cut off there, an upper one not.
+  // If the norm overflows, the largest finite number is a lower bound, but the upper bound must be infinite.
   return {std::min(std::ldexp(lower * (1 - slack), input.exponent), std::numeric_limits<double>::max()),
           std::ldexp(upper * (1 + slack), input.exponent)};
 }

@@ -1,5 +1,5 @@
-// The input of a norm: checked, and scaled so that no square overflows or
-// underflows. Scales are powers of two, so scaling is exact. Internal to norms.
+// Checks the input of a norm and scales it so that squares neither overflow nor underflow. Scales are powers
+// of two, so scaling is exact.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,20 +10,21 @@
 
 namespace tensorion {
 
-// Throws, in the name of the function `name`, unless x is real, floating point
-// and finite. Else the exponent e with 2^(e-1) <= max |x| < 2^e; 0 if x is 0.
+// Returns the exponent e with 2^(e-1) <= max |x| < 2^e, or 0 if x is zero or empty. Throws if x is not a
+// dense, real, floating-point, finite tensor. `name` is the name of the calling function in the error
+// message.
 int checked_exponent(const at::Tensor& x, const char* name);
 
-// 2^exponent * values is the input, its modes of size 1 dropped; values are
-// contiguous, in double and on the CPU, and at most 1.
+// The input without its modes of size 1 is 2^exponent * values.
 struct NormInput {
-  at::Tensor values;
+  at::Tensor values;  // contiguous, in double precision, on the CPU, with magnitudes of at most 1
   int exponent;
 };
+// Throws as checked_exponent does.
 NormInput norm_input(const at::Tensor& x, const char* name);
 
-// Bounds of the input's norm from those computed for its values, widened by
-// more than rounding in double can have moved them.
+// Converts bounds of the norm of input.values to bounds of the norm of the input. They are widened by an
+// upper bound of the rounding errors.
 NormBounds norm_bounds(const NormInput& input, double lower, double upper);
 
 }  // namespace tensorion

@@ -14,8 +14,8 @@
 namespace tensorion {
 namespace {
 
-// x * 2^-exponent in the dtype to compute in: float32 at least.
-at::Tensor computable(const at::Tensor& x, int exponent) {
+// Returns x * 2^-exponent in the dtype of the computation, which is at least float32.
+at::Tensor scaled_for_compute(const at::Tensor& x, int exponent) {
   return scale_by_power_of_two(x.to(at::promote_types(x.scalar_type(), at::kFloat)), -exponent);
 }
 
@@ -26,7 +26,7 @@ at::Tensor nuclear_norm(const at::Tensor& x, at::IntArrayRef modes) {
   const int exponent = checked_exponent(x, "nuclear_norm");
   const bool is_scalar = x.dim() == 0 && modes.empty();
   const auto matrix = is_scalar ? x.reshape({1, 1}) : unfold(x, modes);
-  const auto sum = at::linalg_svdvals(computable(matrix, exponent)).sum();
+  const auto sum = at::linalg_svdvals(scaled_for_compute(matrix, exponent)).sum();
   return scale_by_power_of_two(sum, exponent).to(x.scalar_type());
 }
 
@@ -34,12 +34,12 @@ at::Tensor dual_norm(const at::Tensor& x, const Family& family) {
   const NoAutocastGuard no_autocast;
   const int exponent = checked_exponent(x, "dual_norm");
   const auto members = unfoldings_of(x.sizes(), family, "dual_norm");
-  const auto values = computable(x, exponent);
+  const auto values = scaled_for_compute(x, exponent);
   const auto euclidean = at::linalg_vector_norm(values);
   if (x.numel() == 0 || effective_order(x.sizes()) < 2)
     return scale_by_power_of_two(euclidean, exponent).to(x.scalar_type());
 
-  std::vector<std::pair<int64_t, Unfolding>> by_side;  // min(rows, cols), the largest first
+  std::vector<std::pair<int64_t, Unfolding>> by_side;  // by decreasing min(rows, cols)
   for (const auto& modes : members) {
     const Unfolding unfolding(x.sizes(), modes);
     by_side.emplace_back(std::min(unfolding.rows(), unfolding.cols()), unfolding);

@@ -1,11 +1,11 @@
-// The relaxed norm by the alternating direction method of multipliers (ADMM).
+// Computes the relaxed norm with the alternating direction method of multipliers (ADMM).
 //
-// The parts xi^tau share the constraint sum_tau xi^tau = x, whose multiplier is
-// the dual tensor m. An iteration moves every part to
-//   prox(xi^tau + r / K + m / rho),  r = x - sum_tau xi^tau,  K unfoldings,
-// where prox is that of ||.||_2 / rho: it clips the singular values at the
-// level that takes 1 / rho off their sum. The parts, with what is left of r
-// added, bound the norm from above, and m over its dual norm from below.
+// The multiplier of the constraint sum_tau xi^tau = x is the dual tensor m. With K unfoldings, an iteration
+// updates every part xi^tau to
+//   prox(xi^tau + r / K + m / rho),  r = x - sum_tau xi^tau,
+// in which prox is the proximal operator of ||.||_2 / rho. It clips the singular values at the level that
+// reduces their sum by 1 / rho. The upper bound of the norm is the sum of the spectral norms of the parts,
+// after the residual r is distributed over them. The lower bound is <m, x> divided by the dual norm of m.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -23,15 +23,15 @@ namespace tensorion {
 namespace {
 
 constexpr int64_t kMaxIterations = 10000;
-constexpr int64_t kCheckEvery = 10;    // iterations between certificates and changes of the penalty
-constexpr int64_t kAdaptUntil = 1000;  // a penalty that stays is what convergence is proved for
+constexpr int64_t kCheckEvery = 10;    // iterations between two updates of the bounds and of the penalty
+constexpr int64_t kAdaptUntil = 1000;  // the penalty is constant from then on, so that ADMM converges
 constexpr double kOverRelaxation = 1.7;
-constexpr double kImbalance = 1.5;  // of the residuals, before the penalty changes
+constexpr double kImbalance = 1.5;  // ratio of the residuals from which on the penalty changes
 constexpr double kPenaltyFactor = 1.3;
 
 double frobenius(const at::Tensor& x) { return at::linalg_vector_norm(x).item<double>(); }
 
-// The unfoldings of a family, each with its smaller side as rows.
+// Returns the unfoldings of a family, each with rows <= cols.
 std::vector<Unfolding> wide_unfoldings(at::IntArrayRef shape, const Family& family) {
   std::vector<Unfolding> wide;
   for (const auto& modes : unfoldings_of(shape, family, "relaxed_norm")) {
@@ -46,16 +46,16 @@ std::vector<Unfolding> wide_unfoldings(at::IntArrayRef shape, const Family& fami
   return wide;
 }
 
-// ||x_(tau)||_2, by the eigenvalues of the smaller Gram matrix: squaring costs
-// the small singular values their digits, but not the largest.
-double spectral(const Unfolding& wide, const at::Tensor& x) {
+// Returns ||x_(tau)||_2 from the eigenvalues of the Gram matrix. Squaring loses precision in the small
+// singular values, but not in the largest one.
+double unfolded_spectral_norm(const Unfolding& wide, const at::Tensor& x) {
   const auto matrix = wide.unfold(x);
   const auto eigenvalues = at::linalg_eigvalsh(at::matmul(matrix, matrix.mT()));
   return std::sqrt(std::max(0.0, eigenvalues[-1].item<double>()));
 }
 
-// The level t with sum_i max(0, sigma_i - t) = excess; 0 if the sum of all
-// sigma_i, which come in descending order, does not exceed `excess`.
+// Returns the level t with sum_i max(0, sigma_i - t) = excess, or 0 if the sum of all sigma_i is at most
+// `excess`. `sigma` is in descending order.
 double clipping_level(const std::vector<double>& sigma, double excess) {
   double level = 0;
   double sum = 0;
@@ -66,11 +66,10 @@ double clipping_level(const std::vector<double>& sigma, double excess) {
   return level;
 }
 
-// The xi that minimizes weight * ||xi_(tau)||_2 + ||xi - v||^2 / 2. An
-// undefined tensor stands for xi = 0.
+// Returns the minimizer xi of weight * ||xi_(tau)||_2 + ||xi - v||^2 / 2. An undefined tensor stands for 0.
 at::Tensor prox(const Unfolding& wide, const at::Tensor& v, double weight) {
-  // If ||v_(tau)||_* <= weight, xi is 0; no decomposition is needed if the bound
-  // shows that already.
+  // The minimizer is 0 if ||v_(tau)||_* <= weight. The bound ||A||_* <= sqrt(rows) ||A||_F often shows this
+  // without a decomposition.
   if (std::sqrt(static_cast<double>(wide.rows())) * frobenius(v) <= weight) return {};
   const auto matrix = wide.unfold(v);
   const auto [eigenvalues, vectors] = at::linalg_eigh(at::matmul(matrix, matrix.mT()));
@@ -87,15 +86,15 @@ at::Tensor prox(const Unfolding& wide, const at::Tensor& v, double weight) {
   return wide.fold(at::addmm(matrix, u * excess, at::matmul(u.mT(), matrix), 1, -1));
 }
 
-class Relaxation {
+class RelaxedNormSolver {
  public:
-  Relaxation(const at::Tensor& x, const Family& family)
+  RelaxedNormSolver(const at::Tensor& x, const Family& family)
       : x_(x), size_(frobenius(x)), family_(family), unfoldings_(wide_unfoldings(x.sizes(), family)) {
-    // The decomposition with one part, and x itself as the dual tensor, which
-    // is the answer for every x whose balanced unfolding is orthogonal.
+    // Start with a single part and with x as the dual tensor. This is the solution for every x whose balanced
+    // unfolding is orthogonal.
     size_t best = 0;
     for (size_t i = 0; i < unfoldings_.size(); ++i) {
-      const double norm = spectral(unfoldings_[i], x_);
+      const double norm = unfolded_spectral_norm(unfoldings_[i], x_);
       if (norm < upper_) upper_ = norm, best = i;
     }
     parts_.assign(unfoldings_.size(), at::zeros_like(x_));
@@ -116,14 +115,15 @@ class Relaxation {
   double upper() const { return upper_; }
 
  private:
-  void iterate(bool certify, bool adapt) {
+  // One iteration. Then updates the bounds if `update_bounds`, and the penalty if `adapt`.
+  void iterate(bool update_bounds, bool adapt) {
     const auto count = static_cast<double>(unfoldings_.size());
     auto share = x_.clone();
     for (const auto& part : parts_) share -= part;
     share /= count;
     std::vector<at::Tensor> proximal(parts_.size());
     auto residual = x_.clone();
-    double moved = 0;  // sum_tau ||change of xi^tau||_F^2
+    double squared_change = 0;  // sum_tau ||change of xi^tau||_F^2
     for (size_t i = 0; i < parts_.size(); ++i) {
       const auto from = parts_[i] + share;
       proximal[i] = prox(unfoldings_[i], at::add(from, multiplier_, 1 / penalty_), 1 / penalty_);
@@ -132,27 +132,28 @@ class Relaxation {
         parts_[i].add_(proximal[i], kOverRelaxation);
         residual -= proximal[i];
       }
-      if (adapt) moved += std::pow(frobenius(proximal[i].defined() ? proximal[i] - from : from), 2);
+      if (adapt) squared_change += std::pow(frobenius(proximal[i].defined() ? proximal[i] - from : from), 2);
     }
     multiplier_ = multiplier_ + residual * (kOverRelaxation * penalty_ / count);
-    if (certify) tighten(proximal, residual);
+    if (update_bounds) tighten(proximal, residual);
     if (adapt) {
       const double primal = frobenius(residual) / size_;
-      const double dual = penalty_ * std::sqrt(moved / count) / frobenius(multiplier_);
+      const double dual = penalty_ * std::sqrt(squared_change / count) / frobenius(multiplier_);
       if (primal > kImbalance * dual) penalty_ *= kPenaltyFactor;
       if (dual > kImbalance * primal) penalty_ /= kPenaltyFactor;
     }
   }
 
-  // The bounds that the parts, with the residual spread over those that are not
-  // zero, and the multiplier give.
+  // Updates the upper bound from the parts, after the residual is distributed over those that are not zero,
+  // and the lower bound from the multiplier.
   void tighten(const std::vector<at::Tensor>& parts, const at::Tensor& residual) {
     const auto active =
         std::count_if(parts.begin(), parts.end(), [](const at::Tensor& part) { return part.defined(); });
     double sum = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
       if (!parts[i].defined()) continue;
-      sum += spectral(unfoldings_[i], at::add(parts[i], residual, 1.0 / static_cast<double>(active)));
+      sum += unfolded_spectral_norm(unfoldings_[i],
+                                    at::add(parts[i], residual, 1.0 / static_cast<double>(active)));
     }
     if (active > 0) upper_ = std::min(upper_, sum);
     lower_ =
@@ -170,7 +171,7 @@ class Relaxation {
   double upper_ = std::numeric_limits<double>::infinity();
 };
 
-// The family of a tensor for the same tensor without its modes of size 1.
+// Renumbers the modes of a family for the tensor without its modes of size 1.
 Family squeezed(const Family& family, at::IntArrayRef shape) {
   Family result;
   for (const auto& modes : unfoldings_of(shape, family, "relaxed_norm")) {
@@ -195,9 +196,9 @@ NormBounds relaxed_norm(const at::Tensor& x, double tol, const Family& family) {
     const auto norm = values.dim() == 2 ? at::linalg_svdvals(values)[0] : at::linalg_vector_norm(values);
     return norm_bounds(input, norm.item<double>(), norm.item<double>());
   }
-  Relaxation relaxation(values, members);
-  relaxation.solve(tol);
-  return norm_bounds(input, relaxation.lower(), relaxation.upper());
+  RelaxedNormSolver solver(values, members);
+  solver.solve(tol);
+  return norm_bounds(input, solver.lower(), solver.upper());
 }
 
 }  // namespace tensorion

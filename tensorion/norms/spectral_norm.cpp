@@ -1,6 +1,6 @@
-// The tensor spectral norm from below by the higher-order power method: with
-// all factors but one fixed, the best u_k is the contraction of x with the
-// others, normalized; the value <x, u_1 (x) ... (x) u_d> never falls.
+// Lower bounds of the tensor spectral norm from the higher-order power method. If all vectors but u_k are
+// fixed, the best u_k is the normalized contraction of x with the others. So the value <x, u_1 (x) ... (x)
+// u_d> never decreases.
 #include <ATen/ATen.h>
 #include <c10/util/StringUtil.h>
 
@@ -20,9 +20,10 @@ namespace {
 
 constexpr double kRelaxationTolerance = 1e-4;
 constexpr uint64_t kSeed = 0;
-constexpr int64_t kMostRestarts = 1'000'000;  // they run side by side: a matter of memory
+constexpr int64_t kMaxRestarts = 1'000'000;  // limits memory: all starts run in one batch
 
-// All starts run until none gains more than this in a sweep, then the best one.
+// In the first phase all starts run until the relative gain of each sweep is below kRaceGain. In the second
+// phase the best start runs until its gain is below kPolishGain.
 constexpr double kRaceGain = 1e-6;
 constexpr double kGainFromBelow = 1e-5;
 constexpr int64_t kRaceSweeps = 200;
@@ -32,8 +33,8 @@ constexpr int64_t kPolishSweeps = 2000;
 // Row i of factor k is the vector u_k of start i.
 using Factors = std::vector<at::Tensor>;
 
-// For every start, x contracted with all its vectors but that of `mode`: the largest modes first, each of
-// which leaves the least for the next.
+// For every start, contracts x with all vectors except that of `mode`. The largest modes come first, because
+// this makes the intermediate results smallest.
 at::Tensor contract(const at::Tensor& x, const Factors& factors, int64_t mode) {
   std::vector<int64_t> others;
   std::string left;
@@ -54,8 +55,8 @@ at::Tensor contract(const at::Tensor& x, const Factors& factors, int64_t mode) {
   return result;
 }
 
-// Sweeps over the modes until no value gains more than `gain`, relatively.
-// Returns the values.
+// Sweeps over the modes until the relative gain of every start is at most `gain`, or for at most `sweeps`
+// sweeps. Updates the factors and returns the values.
 at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int64_t sweeps) {
   auto values = at::zeros({factors[0].size(0)}, x.options().dtype(at::kDouble));
   for (int64_t sweep = 0; sweep < sweeps; ++sweep) {
@@ -63,7 +64,7 @@ at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int6
     for (int64_t mode = 0; mode < x.dim(); ++mode) {
       const auto direction = contract(x, factors, mode);
       values = at::linalg_vector_norm(direction, 2, {1});
-      // A start at a point where x vanishes to first order stays there.
+      // If the contraction is zero, the vector is kept.
       const auto norms = values.unsqueeze(1);
       factors[mode] = at::where(norms > 0, direction.conj() / norms, factors[mode]);
     }
@@ -72,7 +73,7 @@ at::Tensor power_method(const at::Tensor& x, Factors& factors, double gain, int6
   return values;
 }
 
-// The leading left singular vector, by the eigenvectors of the smaller Gram matrix.
+// Returns the leading left singular vector, computed from the smaller Gram matrix.
 at::Tensor leading_vector(const at::Tensor& matrix) {
   const bool tall = matrix.size(0) > matrix.size(1);
   const auto gram = tall ? at::matmul(matrix.mH(), matrix) : at::matmul(matrix, matrix.mH());
@@ -82,9 +83,9 @@ at::Tensor leading_vector(const at::Tensor& matrix) {
   return image / at::linalg_vector_norm(image).clamp_min(std::numeric_limits<double>::min());
 }
 
-// Random unit vectors, and in the last row the leading singular vector of each
+// Returns `restarts` rows of random unit vectors and, in the last row, the leading singular vector of each
 // unfolding {k} (the higher-order SVD).
-Factors starts(const at::Tensor& x, int64_t restarts) {
+Factors initial_factors(const at::Tensor& x, int64_t restarts) {
   auto generator = at::detail::createCPUGenerator(kSeed);
   Factors factors;
   for (int64_t mode = 0; mode < x.dim(); ++mode) {
@@ -97,8 +98,8 @@ Factors starts(const at::Tensor& x, int64_t restarts) {
 
 void check_restarts(int64_t restarts, const char* name) {
   TORCH_CHECK_VALUE(restarts >= 1, "[tensorion.", name, "] restarts must be at least 1, got ", restarts);
-  TORCH_CHECK_VALUE(restarts <= kMostRestarts, "[tensorion.", name, "] restarts must be at most ",
-                    kMostRestarts, ", got ", restarts);
+  TORCH_CHECK_VALUE(restarts <= kMaxRestarts, "[tensorion.", name, "] restarts must be at most ",
+                    kMaxRestarts, ", got ", restarts);
 }
 
 }  // namespace
@@ -112,9 +113,10 @@ NormBounds spectral_norm(const at::Tensor& x, int64_t restarts, const std::strin
   if (input.values.dim() <= 2) return relaxed_norm(x);
   const double upper = relaxed_norm(input.values, kRelaxationTolerance).upper;
   if (upper == 0) return {0, 0};
-  // Matrices have the same norm over both fields, and real starts would stay real.
+  // Matrices, which have the same norm over both fields, are handled above. The starts are complex because
+  // real ones would stay real.
   const auto tensor = field == "complex" ? input.values.to(at::kComplexDouble) : input.values;
-  auto factors = starts(tensor, restarts);
+  auto factors = initial_factors(tensor, restarts);
   const auto values = power_method(tensor, factors, kRaceGain, kRaceSweeps);
   const auto best = values.argmax().item<int64_t>();
   for (auto& factor : factors) factor = factor.narrow(0, best, 1);
@@ -128,7 +130,7 @@ double spectral_norm_from_below(const at::Tensor& x, int64_t restarts) {
   const auto input = norm_input(x, "spectral_norm_from_below");
   if (input.values.dim() <= 2) return relaxed_norm(x).lower;
   if (x.numel() == 0) return 0;
-  auto factors = starts(input.values, restarts);
+  auto factors = initial_factors(input.values, restarts);
   const double value = power_method(input.values, factors, kGainFromBelow, kRaceSweeps).max().item<double>();
   return norm_bounds(input, value, value).lower;
 }

@@ -1,4 +1,4 @@
-// The table of an optimizer's parameters.
+// The table of the parameters of an optimizer that `describe` returns.
 #include <c10/util/StringUtil.h>
 
 #include <algorithm>
@@ -13,15 +13,15 @@ namespace {
 using Row = std::vector<std::string>;
 using Names = std::map<const void*, std::string>;
 
-std::string number(double value) {
+std::string format_number(double value) {
   std::ostringstream out;
   out.precision(4);
   out << value;
   return out.str();
 }
 
-// "3x3", or "8 x (512x2048)" for slices: runs of equal ones.
-std::string shape_text(at::IntArrayRef shape, const Slicing& slicing) {
+// Returns "3x3", or for slices "8 x (512x2048)". Slices of different shapes are joined by " + ".
+std::string format_shape(at::IntArrayRef shape, const Slicing& slicing) {
   if (slicing.is_whole()) return shape.empty() ? "scalar" : c10::Join("x", shape);
   const auto blocks = slicing.block_shapes(shape);
   std::vector<std::string> runs;
@@ -39,20 +39,22 @@ void add_once(std::vector<std::string>& texts, const std::string& text) {
   if (std::find(texts.begin(), texts.end(), text) == texts.end()) texts.push_back(text);
 }
 
-// The unfolding, the size of the matrix and the scale; of unlike slices those of each.
-Row plan(at::IntArrayRef shape, const TensorionOptions& options, const Slicing& slicing) {
+// Returns the cells with the unfolding, the size of the matrix and the scale. If slices differ, a cell has
+// the distinct values of all of them.
+Row unfolding_cells(at::IntArrayRef shape, const TensorionOptions& options, const Slicing& slicing) {
   if (options.unfolding().is_online()) return {"online", "", ""};
   std::vector<std::string> modes, matrices, scales;
   for (const auto& block : slicing.block_shapes(shape)) {
     const auto unfolding = options.unfolding().choose(block);
     add_once(modes, UnfoldingStrategy(unfolding.modes()).str());
     add_once(matrices, c10::str(unfolding.rows(), "x", unfolding.cols()));
-    add_once(scales, number(adjusted_scale(unfolding, options.adjust_lr_fn())));
+    add_once(scales, format_number(adjusted_scale(unfolding, options.adjust_lr_fn())));
   }
   return {c10::Join(" + ", modes), c10::Join(" + ", matrices), c10::Join(" + ", scales)};
 }
 
-std::string why(at::IntArrayRef shape, const TensorionOptions& options, const Slicing& slicing) {
+// Returns why this algorithm updates the parameter.
+std::string reason_text(at::IntArrayRef shape, const TensorionOptions& options, const Slicing& slicing) {
   const bool is_tensorion = options.algorithm() == "tensorion";
   const auto reason = fallback_reason(shape, options);
   if (is_tensorion != reason.empty()) return "its group";
@@ -60,7 +62,8 @@ std::string why(at::IntArrayRef shape, const TensorionOptions& options, const Sl
   return slicing.is_whole() ? c10::str("order >= ", options.min_order()) : "slices";
 }
 
-std::string table(const std::vector<Row>& rows) {
+// Returns the rows as text, with aligned columns.
+std::string format_table(const std::vector<Row>& rows) {
   std::vector<size_t> widths(rows[0].size());
   for (const auto& row : rows) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -89,15 +92,16 @@ std::string describe(const Tensorion& optimizer, const Names& names) {
       const auto& param = group.params()[i];
       const auto name = names.find(param.unsafeGetTensorImpl());
       Row row{std::to_string(g), name == names.end() ? std::to_string(i) : name->second,
-              shape_text(param.sizes(), slicing), options.algorithm(), why(param.sizes(), options, slicing)};
-      const auto cells =
-          options.algorithm() == "tensorion" ? plan(param.sizes(), options, slicing) : Row{"", "", ""};
+              format_shape(param.sizes(), slicing), options.algorithm(),
+              reason_text(param.sizes(), options, slicing)};
+      const auto cells = options.algorithm() == "tensorion" ? unfolding_cells(param.sizes(), options, slicing)
+                                                            : Row{"", "", ""};
       row.insert(row.end(), cells.begin(), cells.end());
-      row.push_back(number(options.lr()));
+      row.push_back(format_number(options.lr()));
       rows.push_back(std::move(row));
     }
   }
-  return table(rows);
+  return format_table(rows);
 }
 
 }  // namespace

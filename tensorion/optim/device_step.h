@@ -1,5 +1,5 @@
-// Steps of tensors on an accelerator: for lists of tensors at once, in few launches, and without a read from
-// the device if directions are found by Newton-Schulz.
+// The functions of step.h for tensors on an accelerator. They process lists of tensors with few kernel
+// launches, and do not synchronize with the device if the polar method is Newton-Schulz.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,7 +9,7 @@
 
 namespace tensorion {
 
-// As the functions of step.h of the same names; all tensors are on one device, of one dtype and not empty.
+// All tensors must be on the same device, have the same dtype and not be empty.
 void step_on_device(at::TensorList params, at::TensorList grads, at::TensorList momenta,
                     const StepOptions& options, const UnfoldingChoices& choices);
 void add_gradients_on_device(at::TensorList momenta, at::TensorList grads, const StepOptions& options);

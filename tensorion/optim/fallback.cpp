@@ -9,11 +9,13 @@
 namespace tensorion {
 namespace {
 
-// The fused kernels walk the memory of all their tensors in step and look at no strides. So all of them are
-// given the strides of the parameter, by copies if theirs differ, and copied back afterwards.
-class Aligned {
+// A list of tensors for a fused kernel. The fused kernels ignore strides: they require that all tensors of a
+// parameter have the same dense memory layout. Tensors with another layout are replaced by copies, and the
+// copies are written back afterwards.
+class AlignedTensors {
  public:
-  // `reference`: dense, of the wanted strides.
+  // Adds a tensor. `reference` is a dense tensor with the required strides. If `written`, the kernel writes
+  // to the tensor.
   void add(const at::Tensor& tensor, const at::Tensor& reference, bool written) {
     if (tensor.is_non_overlapping_and_dense() && tensor.strides() == reference.strides() &&
         tensor.scalar_type() == reference.scalar_type()) {
@@ -34,12 +36,13 @@ class Aligned {
   std::vector<std::pair<at::Tensor, at::Tensor>> copies_;
 };
 
+// Returns a dense tensor whose strides all tensors of this parameter are given.
 at::Tensor dense_reference(const at::Tensor& param) {
   return param.is_non_overlapping_and_dense() ? param : at::empty_like(param, at::MemoryFormat::Contiguous);
 }
 
-// A scalar on the device of a parameter.
-std::optional<at::Tensor> moved(const std::optional<at::Tensor>& scalar, const at::Tensor& param) {
+// Returns the scalar on the device of the parameter.
+std::optional<at::Tensor> to_device_of(const at::Tensor& param, const std::optional<at::Tensor>& scalar) {
   return scalar ? std::optional(scalar->to(param.device())) : std::nullopt;
 }
 
@@ -50,7 +53,7 @@ void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_
   const NoAutocastGuard no_autocast;
   const c10::NoGradGuard no_grad;
   for (const auto& indices : by_device_and_dtype(params)) {
-    Aligned param, grad, exp_avg, exp_avg_sq;
+    AlignedTensors param, grad, exp_avg, exp_avg_sq;
     std::vector<at::Tensor> step;
     for (const size_t i : indices) {
       const auto reference = dense_reference(params[i]);
@@ -60,7 +63,7 @@ void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_
       exp_avg_sq.add(exp_avg_sqs[i], reference, true);
       step.push_back(steps[i]);
     }
-    const auto found_inf = moved(options.found_inf, params[indices[0]]);
+    const auto found_inf = to_device_of(params[indices[0]], options.found_inf);
     at::_foreach_add_(step, 1);
     const auto run = [&](const auto& lr) {
       at::_fused_adamw_(param.list(), grad.list(), exp_avg.list(), exp_avg_sq.list(), {}, step, lr,
@@ -68,8 +71,9 @@ void adamw_step(at::TensorList params, at::TensorList grads, at::TensorList exp_
                         options.maximize,
                         /*grad_scale=*/std::nullopt, found_inf);
     };
-    const auto lr = moved(options.lr_tensor, params[indices[0]]);
+    const auto lr = to_device_of(params[indices[0]], options.lr_tensor);
     lr ? run(*lr) : run(options.lr);
+    // A skipped step does not count.
     if (found_inf) at::_foreach_sub_(step, std::vector<at::Tensor>(step.size(), *found_inf));
     for (const auto* list : {&param, &exp_avg, &exp_avg_sq}) list->copy_back();
   }
@@ -80,20 +84,20 @@ void sgd_step(at::TensorList params, at::TensorList grads, at::TensorList moment
   const NoAutocastGuard no_autocast;
   const c10::NoGradGuard no_grad;
   for (const auto& indices : by_device_and_dtype(params)) {
-    Aligned param, grad, buffer;
+    AlignedTensors param, grad, buffer;
     for (const size_t i : indices) {
       const auto reference = dense_reference(params[i]);
       param.add(params[i], reference, true);
       grad.add(grads[i], reference, false);
       if (options.momentum != 0) buffer.add(momentum_buffers[i], reference, true);
     }
-    const auto found_inf = moved(options.found_inf, params[indices[0]]);
+    const auto found_inf = to_device_of(params[indices[0]], options.found_inf);
     const auto run = [&](const auto& lr) {
       at::_fused_sgd_(param.list(), grad.list(), buffer.list(), options.weight_decay, options.momentum, lr,
                       /*dampening=*/0, /*nesterov=*/false, options.maximize, /*is_first_step=*/false,
                       /*grad_scale=*/std::nullopt, found_inf);
     };
-    const auto lr = moved(options.lr_tensor, params[indices[0]]);
+    const auto lr = to_device_of(params[indices[0]], options.lr_tensor);
     lr ? run(*lr) : run(options.lr);
     for (const auto* list : {&param, &buffer}) list->copy_back();
   }

@@ -12,7 +12,7 @@
 namespace tensorion {
 namespace {
 
-// The number of the first tensor that is not finite, all on the CPU; -1 if there is none.
+// Returns the index of the first tensor that is not finite, or -1. All tensors are on the CPU.
 int64_t first_nonfinite_on_cpu(at::TensorList tensors) {
   const auto found = std::find_if_not(tensors.begin(), tensors.end(), is_finite);
   return found == tensors.end() ? -1 : found - tensors.begin();
@@ -22,19 +22,19 @@ bool are_on_cpu(at::TensorList tensors) {
   return std::all_of(tensors.begin(), tensors.end(), [](const at::Tensor& x) { return x.is_cpu(); });
 }
 
-// Whether each tensor is not finite, as a bool tensor on the device of the first. One launch for all tensors
-// of a device and dtype.
+// Returns a bool tensor on the device of the first tensor: for each tensor, whether it has an element that is
+// not finite. Tensors of the same device and dtype are checked in one kernel launch.
 at::Tensor nonfinite_flags(at::TensorList tensors) {
   std::vector<at::Tensor> flags(tensors.size());
   at::Tensor of_group;
   for (auto& indices : by_device_and_dtype(tensors)) {
     auto group = at_indices(tensors, indices);
-    // Without elements there is no norm.
+    // The maximum norm is not defined for empty tensors.
     for (auto& tensor : group) {
       if (tensor.numel() == 0) tensor = at::zeros({1}, tensor.options());
     }
     const auto norms = at::stack(at::_foreach_norm(group, INFINITY));
-    of_group = (norms - norms).ne(0).to(tensors[0].device());  // of what is not finite the difference is NaN
+    of_group = (norms - norms).ne(0).to(tensors[0].device());  // NaN and infinity give NaN
     const auto each = of_group.unbind();
     for (size_t i = 0; i < indices.size(); ++i) flags[indices[i]] = each[i];
   }
@@ -53,8 +53,7 @@ double largest_finite(at::ScalarType dtype) {
 }
 
 bool is_finite(const at::Tensor& x) {
-  // Sums propagate what is not finite, and are fast; those of large numbers may overflow, so that a sum which
-  // is not finite says nothing yet.
+  // If the sum is finite, so is every element. If it is not, it may have overflowed, so elements are checked.
   return std::isfinite(x.sum(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).item<double>()) ||
          x.isfinite().all().item<bool>();
 }

@@ -1,14 +1,14 @@
-// Numbers that are not finite.
+// Checks for NaN and infinity.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace tensorion {
 
-// The largest finite number of the dtype.
+// Returns the largest finite number of a floating-point dtype.
 double largest_finite(at::ScalarType dtype);
 
-// Of a tensor on the CPU.
+// Returns true if all elements of a tensor on the CPU are finite.
 bool is_finite(const at::Tensor& x);
 
 }  // namespace tensorion

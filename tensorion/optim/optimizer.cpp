@@ -11,7 +11,8 @@
 
 #include "tensorion/core/tensor_groups.h"
 #include "tensorion/fallback.h"
-#include "tensorion/optim/parameters.h"
+#include "tensorion/optim/fallback_rule.h"
+#include "tensorion/optim/parameter_checks.h"
 #include "tensorion/param_groups.h"
 
 namespace tensorion {
@@ -19,7 +20,8 @@ namespace {
 
 using torch::optim::OptimizerParamGroup;
 
-std::string describe(size_t group, size_t index, const at::Tensor& param) {
+// Returns the name of a parameter in error messages.
+std::string parameter_name(size_t group, size_t index, const at::Tensor& param) {
   return c10::str("parameter ", index, " of group ", group, ", shape ", param.sizes());
 }
 
@@ -27,18 +29,9 @@ const TensorionOptions& options_of(const OptimizerParamGroup& group) {
   return static_cast<const TensorionOptions&>(group.options());
 }
 
-// The options that the tensors of low order in a group get.
-TensorionOptions fallback_options(TensorionOptions options, const std::string& algorithm) {
-  options.algorithm(algorithm);
-  options.lr(options.fallback_lr().value_or(options.lr()));
-  options.weight_decay(options.fallback_weight_decay().value_or(options.weight_decay()));
-  if (options.algorithm() == "sgd") options.momentum(options.fallback_momentum());
-  return options;
-}
-
-// Returns what `compute` does. Its errors tell that the option does not fit the parameter.
+// Returns compute(). If it throws, the error also names the option and the parameter.
 template <typename Compute>
-auto naming(const std::string& option, const std::string& parameter, Compute compute) {
+auto with_error_context(const std::string& option, const std::string& parameter, Compute compute) {
   try {
     return compute();
   } catch (const c10::ValueError& error) {
@@ -47,50 +40,56 @@ auto naming(const std::string& option, const std::string& parameter, Compute com
   }
 }
 
-// Throws if a slice of the parameter has no such unfolding.
+// Throws if the unfolding or the slices in the options are not valid for a parameter of this shape.
 void check_unfolding(at::IntArrayRef shape, const TensorionOptions& options, const std::string& name) {
   const Slicing slicing{options.batch_modes(), options.split_sizes()};
-  const auto blocks = naming("batch_modes or split_sizes", name, [&] { return slicing.block_shapes(shape); });
-  // If the balanced unfolding exists, "online" has one to choose.
+  const auto blocks =
+      with_error_context("batch_modes or split_sizes", name, [&] { return slicing.block_shapes(shape); });
+  // For "online", this checks the balanced unfolding. If it exists, there is an unfolding to choose.
   for (const auto& block : blocks) {
-    naming("unfolding " + options.unfolding().str(), name, [&] { return options.unfolding().choose(block); });
+    with_error_context("unfolding " + options.unfolding().str(), name,
+                       [&] { return options.unfolding().choose(block); });
   }
 }
 
-// A group in up to two: by fallback_reason, unless its options name the algorithm already.
-std::vector<OptimizerParamGroup> split(const OptimizerParamGroup& group, const TensorionOptions& defaults,
-                                       size_t number) {
+// Splits a group into a Tensorion group and a fallback group, either of which may be missing. The parameters
+// are assigned by fallback_reason. A group whose options have an algorithm is not split. `number` is the
+// index of the group in error messages.
+std::vector<OptimizerParamGroup> split_group(const OptimizerParamGroup& group,
+                                             const TensorionOptions& defaults, size_t number) {
   TORCH_CHECK_VALUE(!group.params().empty(),
                     "[tensorion.Tensorion] expected at least one parameter in group ", number, ", got none");
   auto options = group.has_options() ? options_of(group) : defaults;
   options.check();
-  std::vector<at::Tensor> high, low;
+  std::vector<at::Tensor> tensorion_params, fallback_params;
   for (size_t i = 0; i < group.params().size(); ++i) {
     const auto& param = group.params()[i];
-    const auto name = describe(number, i, param);
+    const auto name = parameter_name(number, i, param);
     std::string reason;
     if (options.algorithm().empty()) {
-      reason =
-          naming("batch_modes or split_sizes", name, [&] { return fallback_reason(param.sizes(), options); });
+      reason = with_error_context("batch_modes or split_sizes", name,
+                                  [&] { return fallback_reason(param.sizes(), options); });
     }
-    const bool is_high = options.algorithm().empty() ? reason.empty() : options.algorithm() == "tensorion";
-    TORCH_CHECK_VALUE(is_high || options.fallback() || !options.algorithm().empty(), "[tensorion.Tensorion] ",
-                      name, " is not Tensorion's (", reason, "), and there is no fallback");
-    if (is_high) check_unfolding(param.sizes(), options, name);
-    (is_high ? high : low).push_back(param);
+    const bool is_tensorion =
+        options.algorithm().empty() ? reason.empty() : options.algorithm() == "tensorion";
+    TORCH_CHECK_VALUE(is_tensorion || options.fallback() || !options.algorithm().empty(),
+                      "[tensorion.Tensorion] ", name, " needs a fallback (", reason, "), got none");
+    if (is_tensorion) check_unfolding(param.sizes(), options, name);
+    (is_tensorion ? tensorion_params : fallback_params).push_back(param);
   }
   if (!options.algorithm().empty()) return {param_group(group.params(), options)};
   std::vector<OptimizerParamGroup> groups;
-  if (!high.empty()) groups.push_back(param_group(high, TensorionOptions(options).algorithm("tensorion")));
-  if (!low.empty())
-    groups.push_back(param_group(low, fallback_options(options, options.fallback().value_or(""))));
+  if (!tensorion_params.empty())
+    groups.push_back(param_group(tensorion_params, TensorionOptions(options).algorithm("tensorion")));
+  if (!fallback_params.empty()) groups.push_back(param_group(fallback_params, fallback_options(options)));
   return groups;
 }
 
+// Throws if the gradient of a parameter cannot be used.
 void check_gradient(const at::Tensor& param, const std::string& name) {
   const auto& grad = param.grad();
   TORCH_CHECK_VALUE(!param.is_inference() || c10::InferenceMode::is_enabled(), "[tensorion.Tensorion] ", name,
-                    " was made in inference mode, and can only be updated there");
+                    " was made in inference mode and can only be updated in inference mode");
   TORCH_CHECK_VALUE(grad.layout() == at::kStrided, "[tensorion.Tensorion] expected a dense gradient, got ",
                     grad.layout(), " for ", name);
   TORCH_CHECK_VALUE(grad.sizes() == param.sizes() && grad.device() == param.device() &&
@@ -100,9 +99,11 @@ void check_gradient(const at::Tensor& param, const std::string& name) {
                     grad.device());
 }
 
-// What the state still lacks: everything at first, and what options that changed need.
-void complete_state(TensorionParamState& state, const at::Tensor& param, const TensorionOptions& options) {
-  // Tensors made in inference mode could never be updated outside of it.
+// Initializes the tensors of the state that are missing: all in the first step, and those that an option
+// requires if it was changed later.
+void init_missing_state(TensorionParamState& state, const at::Tensor& param,
+                        const TensorionOptions& options) {
+  // Tensors that are created in inference mode cannot be updated outside of it.
   const c10::InferenceMode ordinary_tensors(false);
   const c10::NoGradGuard no_grad;
   const auto number = at::TensorOptions().dtype(at::kFloat);
@@ -127,8 +128,8 @@ struct GroupTensors {
   std::vector<at::Tensor> params, grads, momenta, exp_avgs, exp_avg_sqs, steps, unfoldings;
 };
 
-// The step with choices that are kept: first of the tensors for which it is time to decide anew, then of the
-// others.
+// Performs a step with stored choices of unfoldings: first for the tensors whose unfolding is chosen again in
+// this step, then for the others.
 void step_with_choices(const GroupTensors& tensors, const StepOptions& options, int64_t interval) {
   std::array<std::vector<size_t>, 2> by_decision;
   for (size_t i = 0; i < tensors.params.size(); ++i) {
@@ -144,8 +145,9 @@ void step_with_choices(const GroupTensors& tensors, const StepOptions& options, 
   for (const auto& count : tensors.steps) count.add_(1);
 }
 
-void run(const GroupTensors& tensors, const TensorionOptions& options,
-         const std::optional<at::Tensor>& found_inf) {
+// Updates the parameters of a group by its algorithm.
+void update_group(const GroupTensors& tensors, const TensorionOptions& options,
+                  const std::optional<at::Tensor>& found_inf) {
   if (options.algorithm() == "tensorion") {
     auto step_options = options.step_options();
     step_options.found_inf = found_inf;
@@ -178,10 +180,10 @@ void Tensorion::add_param_group(const OptimizerParamGroup& group) {
   const auto collect = [&](const OptimizerParamGroup& source, size_t number, const std::string& prefix) {
     for (size_t i = 0; i < source.params().size(); ++i) {
       params.push_back(source.params()[i]);
-      names.push_back(prefix + describe(number, i, source.params()[i]));
+      names.push_back(prefix + parameter_name(number, i, source.params()[i]));
     }
   };
-  collect(group, groups_given_, "");
+  collect(group, added_groups_, "");
   for (size_t i = 0; i < params.size(); ++i) {
     TORCH_CHECK_VALUE(!params[i].defined() || params[i].is_leaf(),
                       "[tensorion.Tensorion] expected leaf tensors, got ", names[i],
@@ -189,19 +191,19 @@ void Tensorion::add_param_group(const OptimizerParamGroup& group) {
   }
   for (size_t g = 0; g < param_groups_.size(); ++g) collect(param_groups_[g], g, "the optimizer's ");
   check_parameters(params, names);
-  const auto parts = split(group, static_cast<const TensorionOptions&>(*defaults_), groups_given_);
+  const auto parts = split_group(group, static_cast<const TensorionOptions&>(*defaults_), added_groups_);
   const auto count = param_groups_.size();
   try {
     for (const auto& part : parts) {
       Optimizer::add_param_group(part);
-      // libtorch replaces the options of optimizers that are not its own by the defaults.
+      // For optimizers that it does not ship, libtorch replaces the options of a group by the defaults.
       param_groups_.back().set_options(part.options().clone());
     }
   } catch (...) {
     while (param_groups_.size() > count) param_groups_.pop_back();
     throw;
   }
-  ++groups_given_;
+  ++added_groups_;
 }
 
 OptimizerParamGroup param_group(std::vector<at::Tensor> params, TensorionOptions options) {
@@ -215,35 +217,35 @@ at::Tensor Tensorion::step(LossClosure closure) {
     loss = closure();
   }
   const c10::NoGradGuard no_grad;
-  // Everything is looked at before anything changes.
-  std::vector<at::Tensor> watched, skippable;
+  // Check everything before anything is changed. Gradients are grouped by their option `nonfinite`.
+  std::vector<at::Tensor> error_grads, skip_grads;
   std::vector<std::string> names;
   for (size_t g = 0; g < param_groups_.size(); ++g) {
     const auto& options = options_of(param_groups_[g]);
     options.check_step();
     TORCH_CHECK_VALUE(!options.algorithm().empty(), "[tensorion.Tensorion] param group ", g,
-                      " has no algorithm: add groups by Tensorion::add_param_group");
+                      " has no algorithm; add groups with Tensorion::add_param_group");
     for (size_t i = 0; i < param_groups_[g].params().size(); ++i) {
       const auto& param = param_groups_[g].params()[i];
       if (!param.grad().defined()) continue;
-      const auto name = describe(g, i, param);
+      const auto name = parameter_name(g, i, param);
       check_gradient(param, name);
-      if (options.nonfinite() == "skip") skippable.push_back(param.grad());
+      if (options.nonfinite() == "skip") skip_grads.push_back(param.grad());
       if (options.nonfinite() == "error") {
-        watched.push_back(param.grad());
+        error_grads.push_back(param.grad());
         names.push_back(name);
       }
     }
   }
-  if (!watched.empty()) {
-    const auto bad = first_nonfinite(watched).item<int64_t>();
+  if (!error_grads.empty()) {
+    const auto bad = first_nonfinite(error_grads).item<int64_t>();
     TORCH_CHECK_VALUE(bad < 0, "[tensorion.Tensorion] the gradient of ", names[bad],
                       " is not finite; nothing was changed");
   }
   std::optional<at::Tensor> found_inf;
-  if (!skippable.empty()) {
-    found_inf = any_nonfinite(skippable);
-    // Counted in place, so that replays of a captured graph count, too.
+  if (!skip_grads.empty()) {
+    found_inf = any_nonfinite(skip_grads);
+    // Count in place, so that a replayed CUDA graph also counts.
     if (!skipped_.defined()) skipped_ = at::zeros_like(*found_inf);
     skipped_.add_(found_inf->to(skipped_.device()));
     if (found_inf->is_cpu()) {
@@ -259,7 +261,7 @@ at::Tensor Tensorion::step(LossClosure closure) {
       auto& slot = state_[param.unsafeGetTensorImpl()];
       if (!slot) slot = std::make_unique<TensorionParamState>();
       auto& state = static_cast<TensorionParamState&>(*slot);
-      complete_state(state, param, options);
+      init_missing_state(state, param, options);
       tensors.params.push_back(param);
       tensors.grads.push_back(param.grad());
       tensors.momenta.push_back(state.momentum_buffer());
@@ -268,7 +270,7 @@ at::Tensor Tensorion::step(LossClosure closure) {
       tensors.steps.push_back(state.step());
       tensors.unfoldings.push_back(state.unfolding());
     }
-    if (!tensors.params.empty()) run(tensors, options, found_inf);
+    if (!tensors.params.empty()) update_group(tensors, options, found_inf);
   }
   return loss;
 }

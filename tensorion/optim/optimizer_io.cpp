@@ -1,4 +1,4 @@
-// How the optimizer is saved and loaded.
+// Saving and loading the state of the optimizer. Options are saved by option_table.cpp.
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/StringUtil.h>
@@ -15,36 +15,39 @@ using torch::IValue;
 using torch::serialize::InputArchive;
 using torch::serialize::OutputArchive;
 
-// A saved tensor as the parameter's state: in this dtype, on its device, and usable outside of inference
-// mode.
-at::Tensor converted(const at::Tensor& saved, const at::Tensor& param, at::ScalarType dtype) {
+// Converts a saved tensor to the dtype and to the device of the parameter. The result can be updated outside
+// of inference mode.
+at::Tensor convert_tensor(const at::Tensor& saved, const at::Tensor& param, at::ScalarType dtype) {
   const auto tensor = saved.to(param.device(), dtype);
   return tensor.is_inference() ? tensor.clone() : tensor;
 }
 
-// The saved state as that of the parameter. Throws if its algorithm lacks a tensor or one has another shape.
-std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, const TensorionOptions& options,
-                                            const at::Tensor& param, const std::string& name) {
-  const auto fit = [&](const char* key, const at::Tensor& tensor, at::IntArrayRef shape,
-                       at::ScalarType dtype) {
-    TORCH_CHECK_VALUE(tensor.defined(), "[tensorion.Tensorion] the saved state of ", name, " lacks its ",
-                      key);
+// Converts the saved state of a parameter. Throws if a tensor that the algorithm needs is missing or has
+// another shape.
+std::unique_ptr<TensorionParamState> convert_state(const TensorionParamState& saved,
+                                                   const TensorionOptions& options, const at::Tensor& param,
+                                                   const std::string& name) {
+  const auto convert = [&](const char* key, const at::Tensor& tensor, at::IntArrayRef shape,
+                           at::ScalarType dtype) {
+    TORCH_CHECK_VALUE(tensor.defined(), "[tensorion.Tensorion] expected a ", key, " in the saved state of ",
+                      name, ", got none");
     TORCH_CHECK_VALUE(tensor.sizes() == shape, "[tensorion.Tensorion] expected a ", key, " of shape ", shape,
                       " for ", name, ", got ", tensor.sizes());
-    return converted(tensor, param, dtype);
+    return convert_tensor(tensor, param, dtype);
   };
   auto state = std::make_unique<TensorionParamState>();
   if (options.algorithm() == "adamw") {
-    state->step(fit("step", saved.step(), {}, at::kFloat));
-    state->exp_avg(fit("exp_avg", saved.exp_avg(), param.sizes(), param.scalar_type()));
-    state->exp_avg_sq(fit("exp_avg_sq", saved.exp_avg_sq(), param.sizes(), param.scalar_type()));
+    state->step(convert("step", saved.step(), {}, at::kFloat));
+    state->exp_avg(convert("exp_avg", saved.exp_avg(), param.sizes(), param.scalar_type()));
+    state->exp_avg_sq(convert("exp_avg_sq", saved.exp_avg_sq(), param.sizes(), param.scalar_type()));
   } else {
     state->momentum_buffer(
-        fit("momentum_buffer", saved.momentum_buffer(), param.sizes(), param.scalar_type()));
-    // Without a choice that is kept, the first step decides.
+        convert("momentum_buffer", saved.momentum_buffer(), param.sizes(), param.scalar_type()));
+    // If no choice is saved, the first step chooses the unfolding.
     if (saved.unfolding().defined()) {
-      state->unfolding(fit("unfolding", saved.unfolding(), options.choice_shape(param.sizes()), at::kFloat));
-      const auto count = fit("step", saved.step(), {}, at::kFloat);
+      state->unfolding(
+          convert("unfolding", saved.unfolding(), options.choice_shape(param.sizes()), at::kFloat));
+      const auto count = convert("step", saved.step(), {}, at::kFloat);
       state->step(count.cpu());
     }
   }
@@ -54,15 +57,15 @@ std::unique_ptr<TensorionParamState> fitted(const TensorionParamState& saved, co
 using SavedGroups =
     std::vector<std::pair<std::vector<std::string>, std::unique_ptr<torch::optim::OptimizerOptions>>>;
 
-// Throws if the state is of the split before kernels of size 1 became Tensorion's: no mode of size 1 counted
-// then.
-void check_split(const SavedGroups& saved_groups,
-                 const std::vector<torch::optim::OptimizerParamGroup>& groups) {
-  size_t saved = 0, count = 0;
+// Throws if the state was saved by an earlier version, in which the fallback updated kernels of size 1: no
+// mode of size 1 counted in the order then.
+void check_pointwise_split(const SavedGroups& saved_groups,
+                           const std::vector<torch::optim::OptimizerParamGroup>& groups) {
+  size_t saved_count = 0, count = 0;
   for (const auto& [keys, options] : saved_groups) {
-    if (static_cast<const TensorionOptions&>(*options).algorithm() == "tensorion") saved += keys.size();
+    if (static_cast<const TensorionOptions&>(*options).algorithm() == "tensorion") saved_count += keys.size();
   }
-  std::vector<std::string> moved;
+  std::vector<std::string> pointwise;
   for (size_t g = 0; g < groups.size(); ++g) {
     const auto& options = static_cast<const TensorionOptions&>(groups[g].options());
     if (options.algorithm() != "tensorion") continue;
@@ -70,16 +73,18 @@ void check_split(const SavedGroups& saved_groups,
     for (size_t i = 0; i < groups[g].params().size(); ++i) {
       const auto shape = groups[g].params()[i].sizes();
       if (effective_order(shape) < options.min_order())
-        moved.push_back(c10::str("parameter ", i, " of group ", g, ", shape ", shape));
+        pointwise.push_back(c10::str("parameter ", i, " of group ", g, ", shape ", shape));
     }
   }
-  TORCH_CHECK_VALUE(
-      moved.empty() || saved + moved.size() != count,
-      "[tensorion.Tensorion] expected the state of algorithm 'tensorion' for parameters that are kernels of "
-      "size 1, got a state saved when the fallback updated them. To go on with it, make the optimizer of "
-      "tensorion::param_groups(module, ParamGroupRules().pointwise(false).depthwise(true)). These are the "
-      "parameters: ",
-      c10::Join("; ", moved));
+  TORCH_CHECK_VALUE(pointwise.empty() || saved_count + pointwise.size() != count,
+                    "[tensorion.Tensorion] expected the state of algorithm 'tensorion' for kernels of size "
+                    "1, got a state of "
+                    "an earlier version, in which the fallback updated them. To use this state, construct "
+                    "the optimizer with "
+                    "tensorion::param_groups(module, ParamGroupRules().pointwise(false).depthwise(true)). "
+                    "The kernels of size "
+                    "1 are: ",
+                    c10::Join("; ", pointwise));
 }
 
 }  // namespace
@@ -117,9 +122,9 @@ void Tensorion::load(InputArchive& archive) {
   torch::optim::detail::serialize<TensorionOptions>(group_archive, saved_groups);
   IValue skipped;
   TORCH_CHECK_VALUE(archive.try_read("skipped_steps", skipped),
-                    "[tensorion.Tensorion] the saved options lack 'skipped_steps'");
+                    "[tensorion.Tensorion] expected 'skipped_steps' in the saved state, got none");
 
-  check_split(saved_groups, param_groups_);
+  check_pointwise_split(saved_groups, param_groups_);
   TORCH_CHECK_VALUE(saved_groups.size() == param_groups_.size(),
                     "[tensorion.Tensorion] expected the state of ", param_groups_.size(),
                     " param groups, got ", saved_groups.size());
@@ -139,8 +144,8 @@ void Tensorion::load(InputArchive& archive) {
           saved_state.find(reinterpret_cast<void*>(std::stoull(keys[i])));  // NOLINT: torch's key
       if (found == saved_state.end()) continue;
       loaded[params[i].unsafeGetTensorImpl()] =
-          fitted(static_cast<const TensorionParamState&>(*found->second), saved, params[i],
-                 c10::str("parameter ", i, " of group ", g));
+          convert_state(static_cast<const TensorionParamState&>(*found->second), saved, params[i],
+                        c10::str("parameter ", i, " of group ", g));
     }
   }
   for (size_t g = 0; g < saved_groups.size(); ++g)

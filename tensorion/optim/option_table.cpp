@@ -14,10 +14,10 @@ namespace {
 using c10::IValue;
 using Betas = TensorionOptions::Betas;
 
-// Options that files of earlier versions lack; they keep their defaults then.
-constexpr std::array<std::string_view, 3> kAdded{"online_interval", "batch_modes", "split_sizes"};
+// Options that files of earlier versions do not have. They keep their defaults if they are missing.
+constexpr std::array<std::string_view, 3> kMayBeMissing{"online_interval", "batch_modes", "split_sizes"};
 
-// ---- Values as archives and operators hold them
+// ---- Conversion to the types that archives and operators support
 
 template <typename T>
 struct Stored {
@@ -51,9 +51,9 @@ struct Stored<std::optional<T>> {
   }
 };
 
-// ---- Ranges, by their names in the table
+// ---- Checks of ranges, by their names in TENSORION_OPTIONS
 
-// Calls check(number) for each number of an option.
+// Calls check(number) for each number in the value of an option.
 template <typename Check>
 void for_each_number(double value, Check check) {
   check(value);
@@ -72,46 +72,46 @@ void check_finite(const char* name, double value) {
   TORCH_CHECK_VALUE(std::isfinite(value), "[tensorion.Tensorion] ", name, " must be finite, got ", value);
 }
 
-constexpr auto anything = [](const char* /*name*/, const auto& /*value*/, bool /*ranges*/) {};
+constexpr auto any_value = [](const char* /*name*/, const auto& /*value*/, bool /*check_range*/) {};
 
-constexpr auto not_negative = [](const char* name, const auto& value, bool ranges) {
+constexpr auto non_negative = [](const char* name, const auto& value, bool check_range) {
   for_each_number(value, [&](double number) {
-    if (!ranges) return check_finite(name, number);
+    if (!check_range) return check_finite(name, number);
     TORCH_CHECK_VALUE(number >= 0 && std::isfinite(number), "[tensorion.Tensorion] ", name,
                       " must be finite and not negative, got ", number);
   });
 };
 
-constexpr auto below_one = [](const char* name, const auto& value, bool ranges) {
+constexpr auto in_unit_interval = [](const char* name, const auto& value, bool check_range) {
   for_each_number(value, [&](double number) {
-    if (!ranges) return check_finite(name, number);
+    if (!check_range) return check_finite(name, number);
     TORCH_CHECK_VALUE(number >= 0 && number < 1, "[tensorion.Tensorion] ", name, " must be in [0, 1), got ",
                       number);
   });
 };
 
-constexpr auto at_least_one = [](const char* name, int64_t value, bool /*ranges*/) {
+constexpr auto at_least_one = [](const char* name, int64_t value, bool /*check_range*/) {
   TORCH_CHECK_VALUE(value >= 1, "[tensorion.Tensorion] ", name, " must be at least 1, got ", value);
 };
 
-// One of these names. An empty one is not told to the user.
+// The value must be one of these names. An empty name is allowed but is not listed in error messages.
 class one_of {
  public:
   template <typename... Names>
   explicit one_of(Names... names) : names_{names...} {}
 
-  void operator()(const char* name, const std::string& value, bool /*ranges*/) const {
+  void operator()(const char* name, const std::string& value, bool /*check_range*/) const {
     TORCH_CHECK_VALUE(std::count(names_.begin(), names_.end(), value) > 0, "[tensorion.Tensorion] ", name,
                       " must be ", listed({}), ", got '", value, "'");
   }
-  void operator()(const char* name, const std::optional<std::string>& value, bool /*ranges*/) const {
+  void operator()(const char* name, const std::optional<std::string>& value, bool /*check_range*/) const {
     TORCH_CHECK_VALUE(!value || std::count(names_.begin(), names_.end(), *value) > 0,
                       "[tensorion.Tensorion] ", name, " must be ", listed({"nothing"}), ", got '",
                       value.value_or(""), "'");
   }
 
  private:
-  // 'a', 'b' or 'c'; `more` stands at the end, without quotes.
+  // Returns "'a', 'b' or 'c'". `more` is appended to the list without quotes.
   std::string listed(const std::vector<std::string>& more) const {
     std::vector<std::string> quoted;
     for (const auto& name : names_) {
@@ -129,15 +129,16 @@ class one_of {
 }  // namespace
 
 const std::vector<Option>& option_table() {
-#define TENSORION_ENTRY(type, name, initial, range, ...)                                             \
-  Option{#name,                                                                                      \
-         c10::getTypePtr<Stored<type>::Type>(),                                                      \
-         __VA_OPT__(true ||) false,                                                                  \
-         [](const TensorionOptions& options) { return IValue(Stored<type>::from(options.name())); }, \
-         [](TensorionOptions& options, const IValue& value) {                                        \
-           options.name(Stored<type>::to(value.to<Stored<type>::Type>()));                           \
-         },                                                                                          \
-         [](const TensorionOptions& options, bool ranges) { range(#name, options.name(), ranges); }},
+#define TENSORION_ENTRY(type, name, initial, range, ...)                                          \
+  Option{                                                                                         \
+      #name,                                                                                      \
+      c10::getTypePtr<Stored<type>::Type>(),                                                      \
+      __VA_OPT__(true ||) false,                                                                  \
+      [](const TensorionOptions& options) { return IValue(Stored<type>::from(options.name())); }, \
+      [](TensorionOptions& options, const IValue& value) {                                        \
+        options.name(Stored<type>::to(value.to<Stored<type>::Type>()));                           \
+      },                                                                                          \
+      [](const TensorionOptions& options, bool check_range) { range(#name, options.name(), check_range); }},
   static const std::vector<Option> table{TENSORION_OPTIONS(TENSORION_ENTRY)};
 #undef TENSORION_ENTRY
   return table;
@@ -177,9 +178,10 @@ void TensorionOptions::serialize(torch::serialize::OutputArchive& archive) const
 void TensorionOptions::serialize(torch::serialize::InputArchive& archive) {
   for (const auto& option : option_table()) {
     IValue value;
-    const bool is_there = archive.try_read(option.name, value);
-    if (!is_there && std::count(kAdded.begin(), kAdded.end(), option.name) > 0) continue;
-    TORCH_CHECK_VALUE(is_there, "[tensorion.Tensorion] the saved options lack '", option.name, "'");
+    const bool is_saved = archive.try_read(option.name, value);
+    if (!is_saved && std::count(kMayBeMissing.begin(), kMayBeMissing.end(), option.name) > 0) continue;
+    TORCH_CHECK_VALUE(is_saved, "[tensorion.Tensorion] expected '", option.name,
+                      "' in the saved options, got none");
     option.set(*this, value);
   }
 }

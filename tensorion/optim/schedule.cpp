@@ -14,31 +14,33 @@
 namespace tensorion {
 namespace {
 
-// From `start` at share 0 to `end` at share 1.
-double cosine_between(double start, double end, double share) {
-  return end + (start - end) / 2 * (1 + std::cos(std::numbers::pi * share));
+// Interpolate from `start` at fraction 0 to `end` at fraction 1.
+double interpolate_cosine(double start, double end, double fraction) {
+  return end + (start - end) / 2 * (1 + std::cos(std::numbers::pi * fraction));
 }
 
-double line_between(double start, double end, double share) { return start + (end - start) * share; }
+double interpolate_linear(double start, double end, double fraction) {
+  return start + (end - start) * fraction;
+}
 
 void check_steps(const char* name, int64_t steps) {
   TORCH_CHECK_VALUE(steps >= 1, "[tensorion.", name, "] total_steps must be at least 1, got ", steps);
 }
 
-// A value that goes from points[0] to points[1] and so on, and the steps at which it arrives. Phases without
-// length are over at once.
+// A piecewise interpolation. Phase i ends at step ends[i] and goes from points[i] to points[i + 1]. A phase
+// of length 0 has its end value.
 struct Phases {
   std::vector<double> ends;
   std::vector<double> points;
-  double (*between)(double start, double end, double share);
+  double (*interpolate)(double start, double end, double fraction);
 
   double operator()(int64_t step) const {
     const auto now = static_cast<double>(step);
     double start = 0;
     for (size_t i = 0; i < ends.size(); ++i) {
       if (now <= ends[i]) {
-        const double share = ends[i] > start ? (now - start) / (ends[i] - start) : 1;
-        return between(points[i], points[i + 1], share);
+        const double fraction = ends[i] > start ? (now - start) / (ends[i] - start) : 1;
+        return interpolate(points[i], points[i + 1], fraction);
       }
       start = ends[i];
     }
@@ -46,6 +48,7 @@ struct Phases {
   }
 };
 
+// The next two functions return false if the options have another type.
 template <typename Options>
 bool set_beta1(torch::optim::OptimizerOptions& options, double momentum) {
   auto* own = dynamic_cast<Options*>(&options);
@@ -60,6 +63,7 @@ bool set_plain_momentum(torch::optim::OptimizerOptions& options, double momentum
   return own != nullptr;
 }
 
+// Sets the momentum, or beta1 of Adam and AdamW.
 void set_momentum(torch::optim::OptimizerOptions& options, double momentum) {
   auto* own = dynamic_cast<TensorionOptions*>(&options);
   if (own != nullptr && own->algorithm() == "adamw") {
@@ -73,7 +77,7 @@ void set_momentum(torch::optim::OptimizerOptions& options, double momentum) {
                      set_beta1<torch::optim::AdamOptions>(options, momentum);
   TORCH_CHECK_TYPE(
       known,
-      "[tensorion.schedule] expected an optimizer with a momentum or with betas, got another one: set "
+      "[tensorion.schedule] expected an optimizer with a momentum or with betas, got another one; set "
       "cycle_momentum to false");
 }
 
@@ -110,8 +114,8 @@ Schedule cosine(int64_t total_steps, const CosineOptions& options) {
   const auto total = static_cast<double>(total_steps);
   const auto lr = [=](int64_t step) {
     const double now = std::min(static_cast<double>(step), total);
-    if (now < warmup) return line_between(options.warmup_start, 1, now / warmup);
-    return cosine_between(1, options.final, (now - warmup) / (total - warmup));
+    if (now < warmup) return interpolate_linear(options.warmup_start, 1, now / warmup);
+    return interpolate_cosine(1, options.final, (now - warmup) / (total - warmup));
   };
   return {.lr = lr, .momentum = nullptr};
 }
@@ -127,22 +131,22 @@ Schedule onecycle(int64_t total_steps, const OneCycleOptions& options) {
                     "[tensorion.onecycle] div_factor and final_div_factor must be positive, got ",
                     options.div_factor, " and ", options.final_div_factor);
   const auto steps = static_cast<double>(total_steps);
-  const double top = options.pct_start * steps - 1;
+  const double peak = options.pct_start * steps - 1;
   const double start = 1 / options.div_factor;
   const double last = start / options.final_div_factor;
-  const auto between = options.anneal_strategy == "cos" ? cosine_between : line_between;
+  const auto interpolate = options.anneal_strategy == "cos" ? interpolate_cosine : interpolate_linear;
   const double high = options.max_momentum;
   const double low = options.base_momentum;
 
   Schedule schedule;
   if (options.three_phase) {
-    const std::vector<double> ends{top, 2 * options.pct_start * steps - 2, steps - 1};
-    schedule.lr = Phases{ends, {start, 1, start, last}, between};
-    if (options.cycle_momentum) schedule.momentum = Phases{ends, {high, low, high, high}, between};
+    const std::vector<double> ends{peak, 2 * options.pct_start * steps - 2, steps - 1};
+    schedule.lr = Phases{ends, {start, 1, start, last}, interpolate};
+    if (options.cycle_momentum) schedule.momentum = Phases{ends, {high, low, high, high}, interpolate};
   } else {
-    const std::vector<double> ends{top, steps - 1};
-    schedule.lr = Phases{ends, {start, 1, last}, between};
-    if (options.cycle_momentum) schedule.momentum = Phases{ends, {high, low, high}, between};
+    const std::vector<double> ends{peak, steps - 1};
+    schedule.lr = Phases{ends, {start, 1, last}, interpolate};
+    if (options.cycle_momentum) schedule.momentum = Phases{ends, {high, low, high}, interpolate};
   }
   return schedule;
 }
@@ -157,8 +161,8 @@ Scheduler::Scheduler(torch::optim::Optimizer& optimizer, Schedule schedule)
 void Scheduler::prepare(int64_t step) {
   auto& groups = optimizer_.param_groups();
   TORCH_CHECK_VALUE(step >= 0, "[tensorion.schedule] the step must not be negative, got ", step);
-  TORCH_CHECK_VALUE(groups.size() == base_lrs_.size(), "[tensorion.schedule] the optimizer had ",
-                    base_lrs_.size(), " param groups when the schedule began, got ", groups.size());
+  TORCH_CHECK_VALUE(groups.size() == base_lrs_.size(), "[tensorion.schedule] expected the ", base_lrs_.size(),
+                    " param groups that the scheduler was constructed with, got ", groups.size());
   const double factor = schedule_.lr(step);
   for (size_t i = 0; i < groups.size(); ++i) {
     if (schedule_.momentum) set_momentum(groups[i].options(), schedule_.momentum(step));

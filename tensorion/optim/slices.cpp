@@ -9,35 +9,37 @@
 namespace tensorion {
 namespace {
 
-// The batch modes of a tensor of this shape, the last one first.
+// Returns the batch modes in descending order. Throws if the shape does not have one of them.
 Modes descending(const Modes& batch_modes, at::IntArrayRef shape) {
   auto modes = batch_modes;
   std::sort(modes.begin(), modes.end(), std::greater<>());
   for (const int64_t mode : modes) {
     TORCH_CHECK_VALUE(mode >= 0 && mode < static_cast<int64_t>(shape.size()),
-                      "[tensorion.step] batch modes must be in [0, ", shape.size(), "), got ", mode,
+                      "[tensorion.step] batch_modes must be in [0, ", shape.size(), "), got ", mode,
                       " for shape ", shape);
   }
   return modes;
 }
 
+// Returns the shape without the batch modes.
 std::vector<int64_t> slice_shape(const Modes& batch_modes, at::IntArrayRef shape) {
   auto sizes = shape.vec();
   for (const int64_t mode : descending(batch_modes, shape)) sizes.erase(sizes.begin() + mode);
   return sizes;
 }
 
-// The sizes of the blocks along mode 0 of a slice.
+// Returns the sizes of the blocks along mode 0 of a slice.
 std::vector<int64_t> block_sizes(const std::vector<int64_t>& split_sizes, at::IntArrayRef slice) {
-  TORCH_CHECK_VALUE(!slice.empty(), "[tensorion.step] expected slices with a mode to split, got scalars");
+  TORCH_CHECK_VALUE(!slice.empty(),
+                    "[tensorion.step] split_sizes needs a mode that is not a batch mode, got none");
   if (split_sizes.size() == 1) {
     const int64_t count = split_sizes[0];
-    TORCH_CHECK_VALUE(slice[0] % count == 0, "[tensorion.step] expected a mode that ", count,
-                      " equal blocks divide, got size ", slice[0]);
+    TORCH_CHECK_VALUE(slice[0] % count == 0, "[tensorion.step] expected a size that is divisible into ",
+                      count, " equal blocks, got ", slice[0]);
     return std::vector<int64_t>(count, slice[0] / count);
   }
   const auto sum = std::accumulate(split_sizes.begin(), split_sizes.end(), int64_t{0});
-  TORCH_CHECK_VALUE(sum == slice[0], "[tensorion.step] expected sizes of blocks that add up to ", slice[0],
+  TORCH_CHECK_VALUE(sum == slice[0], "[tensorion.step] expected split_sizes that add up to ", slice[0],
                     ", got ", at::IntArrayRef(split_sizes), ", which add up to ", sum);
   return split_sizes;
 }
@@ -75,7 +77,8 @@ std::vector<std::vector<int64_t>> Slicing::block_shapes(at::IntArrayRef shape) c
 std::vector<at::Tensor> Slicing::slices(at::TensorList tensors) const {
   std::vector<at::Tensor> found;
   for (const auto& tensor : tensors) {
-    // Mode by mode from the last, so that the numbers of the others stay. Each mode becomes the slowest.
+    // Select along the last batch mode first, so that the indices of the others stay valid. The mode that is
+    // selected last is the outermost in the result.
     std::vector<at::Tensor> views{tensor};
     for (const int64_t mode : descending(batch_modes, tensor.sizes())) {
       std::vector<at::Tensor> finer;

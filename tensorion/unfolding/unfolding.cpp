@@ -10,18 +10,18 @@
 namespace tensorion {
 namespace {
 
-// Sizes are not negative, and their product is a number of elements.
+// Throws if a size is negative or if the number of elements overflows.
 void check_shape(at::IntArrayRef shape) {
   int64_t elements = 1;
   for (const int64_t size : shape) {
     TORCH_CHECK_VALUE(size >= 0, "[tensorion.unfold] sizes must not be negative, got shape ", shape);
-    // Sizes beside a zero are limited as well: they are those of rows or columns.
+    // The other sizes of an empty tensor are checked too, because they give the number of rows or columns.
     TORCH_CHECK_VALUE(!c10::mul_overflows(elements, std::max<int64_t>(size, 1), &elements),
                       "[tensorion.unfold] a tensor must have fewer than 2^63 elements, got shape ", shape);
   }
 }
 
-// The modes that count, ascending.
+// Returns the modes whose size is not 1, in ascending order.
 Modes effective_modes(at::IntArrayRef shape) {
   check_shape(shape);
   Modes modes;
@@ -34,17 +34,17 @@ Modes effective_modes(at::IntArrayRef shape) {
   return modes;
 }
 
-// Calls visit(modes) for every canonical set, in the order of enumeration.
+// Calls visit(modes) for every unfolding, in the order of `unfoldings`.
 template <typename Visit>
 void for_each_unfolding(at::IntArrayRef shape, Visit visit) {
   const Modes effective = effective_modes(shape);
   const auto d = static_cast<int64_t>(effective.size());
   for (int64_t count = 1; 2 * count <= d; ++count) {
-    // Combinations of `count` positions out of d in lexicographic order.
+    // Enumerate the combinations of `count` out of d positions in lexicographic order.
     std::vector<int64_t> chosen(count);
     for (int64_t i = 0; i < count; ++i) chosen[i] = i;
     while (true) {
-      // Of two complementary halves, the one with the lowest mode comes first.
+      // Sets of d / 2 modes without the lowest mode are complements of sets that have been visited.
       if (2 * count == d && chosen[0] != 0) break;
       Modes modes(count);
       for (int64_t i = 0; i < count; ++i) modes[i] = effective[chosen[i]];
@@ -149,9 +149,10 @@ std::vector<Modes> unfoldings_of(at::IntArrayRef shape, const Family& family, co
   std::vector<Modes> found;
   for (const auto& modes : family) {
     auto canonical = Unfolding(shape, modes).canonical();
-    TORCH_CHECK_VALUE(!canonical.empty(), "[tensorion.", name,
-                      "] every set of family must leave a mode larger than 1 on either side, got ",
-                      at::IntArrayRef(modes), " for shape ", shape);
+    TORCH_CHECK_VALUE(
+        !canonical.empty(), "[tensorion.", name,
+        "] the rows and the columns of every unfolding in family must have a mode larger than 1, got ",
+        at::IntArrayRef(modes), " for shape ", shape);
     if (std::find(found.begin(), found.end(), canonical) == found.end())
       found.push_back(std::move(canonical));
   }
@@ -168,9 +169,10 @@ Modes balanced_unfolding(at::IntArrayRef shape) {
   const auto size = [&](size_t i) { return shape[effective[i]]; };
   int64_t elements = 1;
   for (size_t i = 0; i < d; ++i) elements *= size(i);
-  if (elements == 0) return {effective[0]};  // one side of every unfolding is 0
+  if (elements == 0) return {effective[0]};  // min(rows, cols) is 0 for every unfolding
 
-  // reachable[i][k]: the products of k sizes from the i-th on. A number below 2^63 has few divisors.
+  // reachable[i][k] has the products of every k of the sizes i, i + 1, ..., d - 1. These sets are small,
+  // because their elements divide a number below 2^63, which has few divisors.
   std::vector<std::vector<std::set<int64_t>>> reachable(d + 1, std::vector<std::set<int64_t>>(d + 1));
   reachable[d][0] = {1};
   for (size_t i = d; i-- > 0;) {
@@ -179,7 +181,7 @@ Modes balanced_unfolding(at::IntArrayRef shape) {
       for (const int64_t product : reachable[i + 1][k]) reachable[i][k + 1].insert(product * size(i));
     }
   }
-  // The largest min(rows, cols), and the fewest modes that have it on either side.
+  // Find the largest min(rows, cols), and the smallest number of modes whose unfolding attains it.
   int64_t best = 0;
   size_t count = 0;
   for (size_t k = 1; 2 * k <= d; ++k) {
@@ -188,7 +190,7 @@ Modes balanced_unfolding(at::IntArrayRef shape) {
       if (side > best) best = side, count = k;
     }
   }
-  // The first set of so many modes in lexicographic order with this product, if there is one.
+  // Returns the lexicographically first set of `count` modes with this product, or an empty set.
   const auto first = [&](int64_t product) {
     Modes modes;
     if (!reachable[0][count].contains(product)) return modes;

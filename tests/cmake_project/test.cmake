@@ -1,5 +1,5 @@
-# Installs the build tree BUILD into a new prefix below WORK, then makes and runs the project beside
-# this file and that in the folder EXAMPLE with what was installed there and the torch in TORCH_DIR.
+# Installs the build tree BUILD into a new prefix below WORK. Then builds and runs the project in this folder and the
+# project in the folder EXAMPLE with the installed library and the torch in TORCH_DIR.
 #
 #   cmake -DBUILD=... -DPACKAGE_DIR=... -DINCLUDE_DIR=... -DWORK=... -DEXAMPLE=... -DTORCH_DIR=... -DGENERATOR=...
 #         -DCXX=... -P test.cmake
@@ -36,7 +36,7 @@ if(result EQUAL 0 OR NOT message MATCHES "tensorion/polar/gram_matrix\\.h: No su
   message(FATAL_ERROR "an internal header should not be found, got ${result}: ${message}")
 endif()
 
-# Another minor version of torch is refused.
+# The package rejects another minor version of torch.
 file(WRITE ${WORK}/torch/TorchConfig.cmake "")
 file(WRITE ${WORK}/torch/TorchConfigVersion.cmake
   "set(PACKAGE_VERSION 1.2.3)\nset(PACKAGE_VERSION_COMPATIBLE TRUE)\n")

@@ -1,4 +1,4 @@
-// The bytes are the checkpoint of a run, which goes on from there or is told why not.
+// The bytes are the checkpoint of a run. The run must resume from it or report an error.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/nn/modules/conv.h>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace tensorion;
 
-// As small as a model can be, for the sake of speed.
+// A minimal model, for speed.
 class Model : public lab::Classifier {
  public:
   Model() { conv_ = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 2, 2))); }
@@ -46,7 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                          [](const std::string& what) { fuzz::fail(what); });
   });
   if (loaded) {
-    at::rand({2000});  // the generator is in order
+    at::rand({2000});  // checks that the generator works
     return 0;
   }
   const auto after = run.model.parameters();

@@ -1,5 +1,5 @@
-// The first byte says which of a data set's files the others are: a batch of CIFAR-10, one of CIFAR-100, or
-// the names of its classes.
+// The first byte selects the file of a data set that the other bytes are: a batch of CIFAR-10, a batch of
+// CIFAR-100, or the names of its classes.
 #include <ATen/ATen.h>
 
 #include "lab/data/cifar.h"
@@ -12,7 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace tensorion;
 
-// Both data sets; every file is the fuzzed one, but one that is whole stands for what is not fuzzed.
+// Folders of both data sets. Every file has the fuzzed bytes, except for the kinds of files that are not
+// fuzzed, which are valid.
 struct Folders {
   fuzz::MemoryFile file;
   lab::testing::TemporaryFolder cifar10, cifar100, names;

@@ -1,5 +1,4 @@
-// The bytes are the value of --unfolding, as the program reads it, and the same as the library's own
-// notation.
+// The bytes are an unfolding, as a value of --unfolding and in the notation of the library.
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -12,7 +11,7 @@ namespace {
 
 using namespace tensorion;
 
-// On a kernel: an unfolding of it, or an error. Its notation is read as the same.
+// The strategy must choose an unfolding of a kernel or throw, and its text must parse to an equal strategy.
 void use(const UnfoldingStrategy& unfolding) {
   if (!unfolding.is_online()) {
     fuzz::succeeds<c10::ValueError>(
@@ -27,7 +26,7 @@ void use(const UnfoldingStrategy& unfolding) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string value = fuzz::text(data, size);
-  if (value.find('\0') == std::string::npos) {  // no argument of a program has one
+  if (value.find('\0') == std::string::npos) {  // command line arguments cannot contain NUL
     CLI::App program;
     lab::RunFlags flags;
     lab::add_run_flags(program, flags);

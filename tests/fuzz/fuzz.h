@@ -1,4 +1,4 @@
-// What the fuzz targets have in common.
+// Helpers of the fuzz targets.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -14,7 +14,7 @@
 
 namespace tensorion::fuzz {
 
-// Something that must hold does not: a finding.
+// Reports a finding: a property that must hold does not.
 [[noreturn]] inline void fail(const std::string& what) {
   std::fprintf(stderr, "finding: %s\n", what.c_str());
   std::abort();
@@ -28,7 +28,7 @@ inline std::string text(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// A file in memory, under a name by which parsers can open it.
+// A file in memory with a path that parsers can open.
 class MemoryFile {
  public:
   MemoryFile() : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {
@@ -49,8 +49,8 @@ class MemoryFile {
   int descriptor_;
 };
 
-// Calls a parser, which must succeed or throw an `Error` whose message names `culprit`; true where it
-// succeeds. Any other exception is left to end the process.
+// Calls a parser, which must succeed or throw an `Error` whose message contains `culprit`. Returns true if it
+// succeeds. Any other exception ends the process.
 template <typename Error, typename Parse>
 bool succeeds(const std::string& culprit, const Parse& parse) {
   try {

@@ -1,4 +1,4 @@
-// The bytes are an IDX file, plain or gzip'd, read as labels and as pictures.
+// The bytes are an IDX file, possibly compressed with gzip, that is read as labels and as images.
 #include <ATen/ATen.h>
 
 #include "lab/data/idx.h"
@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const int64_t order : {1, 3}) {
     fuzz::succeeds<lab::FileError>(file.path(), [&] {
       const auto x = lab::read_idx(file.path(), order);
-      // A deflated byte gives 1032 at most.
+      // Deflate expands a byte to at most 1032 bytes.
       fuzz::expect(x.dim() == order && x.numel() <= 1032 * static_cast<int64_t>(size), "more than was read");
     });
   }

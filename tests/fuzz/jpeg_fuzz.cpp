@@ -1,4 +1,4 @@
-// The bytes are a JPEG picture of an image folder.
+// The bytes are a JPEG file in an image folder.
 #include <vector>
 
 #include "lab/data/jpeg.h"

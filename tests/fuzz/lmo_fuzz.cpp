@@ -1,5 +1,6 @@
-// The bytes are a shape, a set of modes and values of any bit pattern: unfold and fold are inverses, the
-// oracle answers within the unit ball and its certificate holds, and a step changes all parameters or none.
+// The bytes are a shape, a set of modes, and values with any bit pattern. unfold and fold must be inverses,
+// the result of the oracle must lie in the unit ball and within its bounds, and a step must change all
+// parameters or none.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -17,10 +18,10 @@ namespace {
 using namespace tensorion;
 
 constexpr int64_t kMaxElements = 1024;
-constexpr double kSlack = 0.02;     // of the unit ball, for "halley" in single precision
-constexpr double kRounding = 1e-5;  // of the certificate
+constexpr double kSlack = 0.02;     // tolerance for the unit ball, for "halley" in single precision
+constexpr double kRounding = 1e-5;  // tolerance for the bounds
 
-// Takes the bytes one by one; zeros when there are no more.
+// Reads the bytes one by one, and zeros after the end.
 class Bytes {
  public:
   Bytes(const uint8_t* data, size_t size) : data_(data), size_(size) {}
@@ -34,7 +35,7 @@ class Bytes {
     for (int i = 0; i < 8; ++i) bits = bits << 8 | static_cast<uint64_t>(next());
     return static_cast<int64_t>(bits);
   }
-  // Fills a tensor with what is left, again and again.
+  // Fills a tensor with the remaining bytes, which are repeated as needed.
   void fill(const at::Tensor& x) const {
     auto* out = static_cast<uint8_t*>(x.mutable_data_ptr());
     for (size_t i = 0; i < x.nbytes(); ++i) out[i] = size_ == 0 ? 0 : data_[i % size_];
@@ -60,7 +61,7 @@ std::vector<double> singular_values(const at::Tensor& matrix) {
   return {begin, begin + values.numel()};
 }
 
-// The optimum of the oracle, the largest nuclear norm of the unfoldings, divided by `scale`.
+// Returns the optimum of the oracle, which is the largest nuclear norm of an unfolding, divided by `scale`.
 double optimum(const at::Tensor& m, double scale) {
   const auto scaled = m.to(at::kDouble) / scale;
   double best = scaled.norm().item<double>();
@@ -72,7 +73,7 @@ double optimum(const at::Tensor& m, double scale) {
   return best;
 }
 
-// Any numbers as sizes and modes, without memory behind them.
+// Uses any numbers as sizes and modes, without allocating a tensor.
 void check_shapes(Bytes& bytes) {
   std::vector<int64_t> shape(bytes.next() % 9);
   for (auto& size : shape) size = bytes.next() % 2 ? bytes.next() % 5 : bytes.number();
@@ -114,7 +115,7 @@ void check_lmo(const at::Tensor& m, const UnfoldingStrategy& strategy, const std
   const double scale = m.abs().max().item<double>();
   if (scale == 0) return fuzz::expect(norm == 0 && result.upper == 0, "zero does not give zero");
   const double best = optimum(m, scale), value = result.value / scale, upper = result.upper / scale;
-  if (!std::isnormal(best * scale)) return;  // beyond the range of a double, as the certificate may be
+  if (!std::isnormal(best * scale)) return;  // outside the range of double, so the bounds may be too
   fuzz::expect(value <= best * (1 + kRounding) && upper >= best * (1 - kRounding),
                "the certificate [" + std::to_string(value) + ", " + std::to_string(upper) +
                    "] does not hold " + std::to_string(best));
@@ -169,7 +170,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Modes modes(bytes.next() % 4);
   for (auto& mode : modes) mode = bytes.next() % 10 - 1;
   auto x = at::empty(shape, at::TensorOptions().dtype(dtype));
-  // Three times in four without NaN and Inf, which most bit patterns soon have.
+  // In three of four cases, remove NaN and infinity, which most bit patterns contain.
   const bool tame = bytes.next() % 4 != 0;
   bytes.fill(x);
   if (tame && at::isFloatingType(dtype)) x = x.nan_to_num(1, 2, -2);

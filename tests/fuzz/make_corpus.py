@@ -1,6 +1,7 @@
-"""Writes the files with which fuzzing begins: corpus/TARGET/, small, some of them valid and some damaged.
+"""Write the initial inputs of the fuzz targets to corpus/TARGET/: small files, some valid and some damaged.
 
-Run by hand when a format changes; needs NumPy, Pillow and torch. Files that fuzzing found lie beside them, and stay.
+Run this script by hand when a format changes. It needs NumPy, Pillow and torch. Files that fuzzing found are in the
+same folders and are not changed.
 """
 
 import gzip
@@ -74,13 +75,16 @@ def make_jpeg():
 
 
 def picture(channels, size=(9, 8)):
-    """Pixels that tests/lab/data/png_test.cpp computes, too."""
+    """Return the pixels that tests/lab/data/png_test.cpp computes, too."""
     rows, cols = np.mgrid[: size[1], : size[0]]
     return np.stack([(rows * 9 + cols * (5 + c)) % 256 for c in range(channels)], -1).astype(np.uint8)
 
 
 def png(pixels, kind, *, bits=8, interlaced=False, chunks=(), size=None):
-    """`kind` is the color type of the format; Pillow writes neither 16 bits of color nor interlaced pictures."""
+    """Return a PNG file. `kind` is the color type of the format.
+
+    Pillow can write neither 16 bits per channel nor interlaced images.
+    """
 
     def chunk(name, content):
         return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
@@ -116,7 +120,7 @@ def make_png():
 
 
 def safetensors(tensors, metadata=None, **changes):
-    """`tensors`: name -> (dtype, shape, bytes)."""
+    """Return a safetensors file. `tensors` maps a name to (dtype, shape, bytes)."""
     header, data = {}, b""
     if metadata:
         header["__metadata__"] = metadata
@@ -147,7 +151,7 @@ def make_safetensors():
 
 
 def sealed(file):
-    """With the checksum of all its bytes in the place of the zeros."""
+    """Replace the zeros of the checksum by the checksum of all bytes."""
     zeros = b'"tensorion_crc32":"00000000"'
     return file.replace(zeros, zeros.replace(b"00000000", b"%08x" % zlib.crc32(file)), 1)
 
@@ -183,7 +187,7 @@ def make_checkpoint():
     write("checkpoint", "negative", checkpoint(state | {"epoch": -1, "batch": -5}))
     write("checkpoint", "other_shape", checkpoint(state, **{"model.conv.bias": ("F32", [1], bytes(4))}))
     write("checkpoint", "no_generator", checkpoint(state, generator=None))
-    # Torch accepts it, and would read beyond the generator's table.
+    # torch accepts this state and would read beyond the table of the generator.
     beyond = bytearray(generator.get_state().numpy().tobytes())
     beyond[8:12], beyond[16:24] = struct.pack("<i", 600), struct.pack("<Q", 600)
     write("checkpoint", "generator_beyond_its_table", checkpoint(state, generator=("U8", [5056], bytes(beyond))))
@@ -223,14 +227,14 @@ def make_lmo():
     write("lmo", "infinite", case(9, 0, [2, 2, 2], [0], struct.pack("<2f", float("inf"), 2), wild=True))
     write("lmo", "denormal", case(9, 0, [2, 3, 2], [0], struct.pack("<3I", 1, 7, 0x80000003)))
     write("lmo", "largest", case(9, 0, [2, 3, 2], [0], struct.pack("<2f", 3.4e38, -3e38)))
-    # Bounds passed each other by rounding, and no unfolding was left.
+    # Rounding ruled out every unfolding.
     write("lmo", "rank_one", case(9, 0, [2, 2, 2], [0], struct.pack("<2f", 0, 2)))
-    # The squares of these underflow, and with them the bound that rules out unfoldings did.
+    # The squares of these numbers underflow, and so did the bound that rules out unfoldings.
     small = struct.pack("<4d", 1e-245, 1e-245, 1e-245, 1e-294) + struct.pack("<3d", 1e-245, 1e-245, 1e-299)
     write("lmo", "small_doubles", case(9, 1, [3, 3, 4], [0], small))
     write("lmo", "near_largest_double", case(9, 1, [2, 2, 2], [0], struct.pack("<3d", 3e303, -1e304, 2e303)))
     write("lmo", "empty", case(9, 0, [2, 0, 2], [0], b""))
-    # Sizes of 2^62, 2^40 and 1, the first two in the rows.
+    # The sizes are 2^62, 2^40 and 1. The first two modes form the rows.
     sizes = b"\0" + struct.pack(">q", 2**62) + b"\0" + struct.pack(">q", 2**40) + b"\1\1"
     write("lmo", "shape", b"\0\3" + sizes + b"\2\1\0\1\1")
 

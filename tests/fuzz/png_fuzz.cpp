@@ -1,4 +1,4 @@
-// The bytes are a PNG picture of an image folder.
+// The bytes are a PNG file in an image folder.
 #include <vector>
 
 #include "lab/data/png.h"

@@ -1,5 +1,5 @@
-// Runs a fuzz target once on each file of the folders that are named: what libFuzzer finds is found again by
-// any compiler.
+// Runs a fuzz target once on each file of the given folders. So builds without libFuzzer also test its
+// findings.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -15,7 +15,7 @@ int main(int argc, char** argv) {
     for (const auto& entry : std::filesystem::directory_iterator(argv[i])) {
       std::ifstream file(entry.path(), std::ios::binary);
       const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-      std::fprintf(stderr, "%s\n", entry.path().c_str());  // the last one named is the one that fails
+      std::fprintf(stderr, "%s\n", entry.path().c_str());  // if the target fails, this is the last line
       LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
       ++files;
     }

@@ -1,4 +1,5 @@
-// The bytes are a file of weights. What is read is written again, and that is read as the same.
+// The bytes are a file of weights. If it can be read, writing and reading it again must give the same
+// tensors.
 #include <ATen/ATen.h>
 
 #include <cstring>

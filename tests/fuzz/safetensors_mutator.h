@@ -1,5 +1,6 @@
-// Lets libFuzzer change the header and the data of a safetensors file each on its own, with a length and a
-// checksum that fit, most of the time: otherwise nearly every change ends at the file's first checks.
+// A mutator that lets libFuzzer change the header and the data of a safetensors file separately. Most of the
+// time it corrects the length and the checksum, because otherwise the first checks of the parser would reject
+// nearly every change.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +10,10 @@
 
 #include "lab/io/checksum.h"
 
-// libFuzzer's; there is none where a corpus is only replayed.
+// Provided by libFuzzer. It is missing in builds that only replay a corpus.
 extern "C" __attribute__((weak)) size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
-// Puts the checksum of the file where its header has one.
+// Writes the checksum of the file into its header, if the header has one.
 inline void seal(std::string& file) {
   const auto key = std::string("\"") + tensorion::lab::kChecksumKey + "\":\"";
   const std::string zeros = tensorion::lab::kZeroChecksum;

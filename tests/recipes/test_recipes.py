@@ -1,4 +1,4 @@
-"""Runs each recipe of docs/recipes.md as a program of its own; `make recipes` installs what they need."""
+"""Run each recipe of docs/recipes.md as a separate program. `make recipes` installs the frameworks."""
 
 import re
 import subprocess

@@ -1,5 +1,5 @@
-# Makes the project beside this file, which has the source tree SOURCE as a part of it: once by add_subdirectory with a
-# shared library, which is only configured, and once by FetchContent with a static library, which is built and run.
+# Builds the project in this folder, which includes the source tree SOURCE, in two ways. With add_subdirectory and a
+# shared library it is only configured. With FetchContent and a static library it is also built and run.
 #
 #   cmake -DSOURCE=... -DWORK=... -DTORCH_DIR=... -DGENERATOR=... -DCXX=... -P test.cmake
 file(REMOVE_RECURSE ${WORK})

@@ -1,6 +1,6 @@
-// Takes the place of torch's header of this name in the build for ThreadSanitizer, which does not see how
-// gcc's OpenMP starts and joins its threads and would report every parallel loop: here they are std::threads,
-// which it does see. What a loop's body does is as in any other build.
+// Replaces torch's header of this name in ThreadSanitizer builds. ThreadSanitizer does not see how gcc's
+// OpenMP starts and joins threads and would report every parallel loop. So this header runs the loops on
+// std::threads, which ThreadSanitizer supports. The bodies of the loops do not change.
 #pragma once
 
 #include <omp.h>
@@ -28,7 +28,7 @@ void invoke_parallel(int64_t begin, int64_t end, int64_t grain_size, const F& f)
     if (first >= end) break;
     threads.emplace_back([=, &f, &error = errors[id]] {
       lazy_init_num_threads();
-      omp_set_num_threads(1);  // a loop within a loop is not parallel
+      omp_set_num_threads(1);  // nested loops are not parallel
       try {
         const ThreadIdGuard guard(static_cast<int>(id));
         f(first, std::min(end, first + chunk));

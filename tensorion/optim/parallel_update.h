@@ -1,4 +1,4 @@
-// The order in which the tensors of a step are solved, and on how many threads.
+// Runs the updates of the tensors of a step on the CPU: their order, and the number of threads of each.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -13,24 +13,26 @@
 
 namespace tensorion {
 
-// What the update of a tensor takes.
+// The estimated cost of the update of a tensor.
 struct UpdateCost {
   int64_t unfolding;  // elements of the unfolded matrix
-  int64_t memory;     // scratch memory, in elements
+  int64_t memory;     // elements of scratch memory
   double products;    // multiplications
 };
 
+// For "online", the size of the unfolding is that of the balanced one.
 inline UpdateCost estimate_cost(at::IntArrayRef shape, const UnfoldingStrategy& strategy) {
   const auto unfolding = strategy.choose(shape);
   const int64_t m = std::min(unfolding.rows(), unfolding.cols());
   const int64_t n = std::max(unfolding.rows(), unfolding.cols());
-  // The unfolding, the Gram matrix and two inverses; online, two unfoldings with three factors each, and one
-  // more factor at a time.
+  // "balanced" needs the unfolding, the Gram matrix and two inverses. "online" keeps two unfoldings, and nine
+  // m x m matrices: their Gram matrices and factors.
   const int64_t memory = strategy.is_online() ? 2 * m * n + 9 * m * m : m * n + 3 * m * m;
   return {m * n, memory, static_cast<double>(m) * m * (n + m)};
 }
 
-// Scratch memory of a step in sizes of the largest unfolding: what that one needs by itself.
+// The scratch memory that a step may use, as a multiple of the largest unfolding. The update of that tensor
+// alone needs as much.
 inline int64_t scratch_budget_factor(const UnfoldingStrategy& strategy) {
   return strategy.is_online() ? 11 : 5;
 }
@@ -38,9 +40,10 @@ inline int64_t scratch_budget_factor(const UnfoldingStrategy& strategy) {
 // Minimum scratch budget in elements (16 MiB in fp32); too small to matter.
 inline constexpr int64_t kMinScratchBudget = int64_t{1} << 22;
 
-// Calls update(i) for the tensors at these indices, all on the CPU, the costliest first. Tensors so small
-// that the budget allows one for each thread are updated in parallel on one thread each; the others before
-// them, one after the other on all threads.
+// Calls update(i) for the tensors at the indices `order`, which are on the CPU. Tensors that are so small
+// that the scratch budget allows one per thread are updated in parallel, on one thread each. The larger
+// tensors are updated before them, one at a time on all threads. Within both sets, the most expensive tensor
+// comes first.
 template <typename Update>
 void for_each_tensor(at::TensorList tensors, std::vector<size_t> order, const UnfoldingStrategy& strategy,
                      Update update) {
@@ -62,8 +65,8 @@ void for_each_tensor(at::TensorList tensors, std::vector<size_t> order, const Un
     }
   }
   std::atomic<size_t> next = 0;
-  const auto lanes = std::min<int64_t>(threads, static_cast<int64_t>(small.size()));
-  parallel_for_with_tls(0, lanes, 1, [&](int64_t, int64_t) {
+  const auto workers = std::min<int64_t>(threads, static_cast<int64_t>(small.size()));
+  parallel_for_with_tls(0, workers, 1, [&](int64_t, int64_t) {
     for (size_t i = next++; i < small.size(); i = next++) update(small[i]);
   });
 }

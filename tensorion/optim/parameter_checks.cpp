@@ -1,4 +1,4 @@
-#include "tensorion/optim/parameters.h"
+#include "tensorion/optim/parameter_checks.h"
 
 #include <ATen/ATen.h>
 #include <ATen/MemoryOverlap.h>
@@ -20,7 +20,7 @@ void check_parameter(const at::Tensor& param, const std::string& name) {
                     "[tensorion.Tensorion] several elements of ", name, " share one memory location");
 }
 
-// The memory of a tensor without gaps.
+// The memory of a non-overlapping and dense tensor.
 struct Span {
   c10::Device device;
   const char* begin;
@@ -28,6 +28,7 @@ struct Span {
   size_t index;
 };
 
+// Returns the memory of the parameters that are dense and not empty.
 std::vector<Span> spans(at::TensorList params) {
   std::vector<Span> found;
   for (size_t i = 0; i < params.size(); ++i) {
@@ -35,7 +36,7 @@ std::vector<Span> spans(at::TensorList params) {
     const bool in_memory = param.numel() > 0 && param.has_storage() && !param.storage().device().is_meta();
     if (!in_memory || !param.is_non_overlapping_and_dense()) continue;
     const auto* begin = static_cast<const char*>(param.const_data_ptr());
-    if (begin == nullptr) continue;  // tensors that wrap others have no memory of their own
+    if (begin == nullptr) continue;  // wrapper subclasses have no memory
     found.push_back({param.device(), begin, begin + param.nbytes(), i});
   }
   return found;
