@@ -1,10 +1,11 @@
-"""What peers.py compares: our methods, the plain form, and other libraries' Muons."""
+"""The methods that peers.py compares: Tensorion's, the plain form, and the Muons of other libraries."""
 
 import importlib.util
 import math
 import sys
 import types
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -43,7 +44,7 @@ def ours(params: list[torch.Tensor], unfolding: str, **options) -> Step:
 
 
 def plain(params: list[torch.Tensor], unfolding: str) -> Step:
-    """A Muon in fp32 with a choice of unfolding, as short as it can be."""
+    """Muon in fp32 by full matrix products, on a choice of unfolding."""
     buffers = [torch.zeros_like(param) for param in params]
 
     @torch.no_grad()
@@ -142,20 +143,36 @@ PEERS: dict[str, Callable[[list[torch.Tensor]], Step]] = {
 }
 
 
-def baselines(quick: bool) -> dict[str, tuple[str, Callable[[list[torch.Tensor]], Step]]]:
-    """Name to the unfolding it works on and what makes its step."""
-    entries: dict[str, tuple[str, Callable]] = {}
+@dataclass(frozen=True)
+class Method:
+    """A way to make a step."""
+
+    unfolding: str  # "balanced", "online" or "flattened"
+    name: str
+    make: Callable[[list[torch.Tensor]], Step]
+    is_slow: bool = False  # one step is measured, not several
+
+
+#: What all times of an unfolding are compared with.
+PLAIN = "plain Newton-Schulz"
+DEFAULT = "Tensorion, default"
+
+
+def methods(quick: bool) -> list[Method]:
+    """Everything that is compared, by unfolding: methods that flatten do less work than those that do not."""
+    found = []
     for unfolding in ("balanced", "flattened"):
-        entries[f"plain {unfolding}"] = (unfolding, lambda p, u=unfolding: plain(p, u))
-        entries[f"tensorion {unfolding}"] = (unfolding, lambda p, u=unfolding: ours(p, u))
+        found.append(Method(unfolding, PLAIN, lambda p, u=unfolding: plain(p, u)))
+        found.append(Method(unfolding, DEFAULT, lambda p, u=unfolding: ours(p, u)))
+        if unfolding == "balanced":
+            found.append(Method("online", DEFAULT, lambda p: ours(p, "online")))
         for name in ("polar_express",) if quick else ("muon", "polar_express", "cans"):
-            entries[f"newton_schulz {name} {unfolding}"] = (
-                unfolding,
-                lambda p, u=unfolding, n=name: ours(p, u, polar="newton_schulz", ns_coefficients=n),
-            )
+            options = {"polar": "newton_schulz", "ns_coefficients": name}
+            make = lambda p, u=unfolding, o=options: ours(p, u, **o)  # noqa: E731
+            found.append(Method(unfolding, f"Tensorion, newton_schulz, {name}", make))
         if not quick:
-            entries[f"svd {unfolding}"] = (unfolding, lambda p, u=unfolding: ours(p, u, polar="svd"))
-    entries["tensorion online"] = ("online", lambda p: ours(p, "online"))
+            make = lambda p, u=unfolding: ours(p, u, polar="svd")  # noqa: E731
+            found.append(Method(unfolding, "Tensorion, svd", make, is_slow=True))
     if not quick:
-        entries.update({name: ("flattened", make) for name, make in PEERS.items()})
-    return entries
+        found += [Method("flattened", name, make, is_slow=True) for name, make in PEERS.items()]
+    return found

@@ -1,34 +1,95 @@
 """Time, work, memory and quality of an optimizer's step."""
 
+import os
+import sys
+import tempfile
 import time
-from collections.abc import Callable
-from statistics import median
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median, quantiles
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+#: Short calls are repeated for this long, whatever the number of rounds, but not more often than this.
+LEAST_SECONDS, MOST_ROUNDS = 0.5, 200
 
-def alternate(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = False) -> dict[str, float]:
-    """Median seconds of each call. They take turns, so that a slow moment of the machine hits all alike.
 
-    `warm`: they have been called before.
+def take_turns(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = False) -> dict[str, list[float]]:
+    """The seconds of each call, by round. Calls take turns, so that a slow moment of the machine hits all of them.
+
+    `warm`: the calls were made before.
     """
     for call in () if warm else calls.values():
         call()
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(rounds):
+    begin = time.perf_counter()
+    done = 0
+    while done < rounds or (done < MOST_ROUNDS and time.perf_counter() - begin < LEAST_SECONDS):
         for name, call in calls.items():
             start = time.perf_counter()
             call()
             times[name].append(time.perf_counter() - start)
-    return {name: median(values) for name, values in times.items()}
+        done += 1
+    return times
+
+
+def alternate(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = False) -> dict[str, float]:
+    """The median seconds of each call: see `take_turns`."""
+    return {name: median(values) for name, values in take_turns(calls, rounds, warm).items()}
+
+
+@dataclass
+class Ratio:
+    """The median of the ratios of each round, and their quartiles."""
+
+    median: float
+    low: float
+    high: float
+
+
+def paired_ratio(times: list[float], base: list[float]) -> Ratio:
+    """Compares times with those of the same rounds, so that slow rounds cancel."""
+    ratios = [a / b for a, b in zip(times, base, strict=True)]
+    if len(ratios) == 1:
+        return Ratio(ratios[0], ratios[0], ratios[0])
+    low, middle, high = quantiles(ratios, n=4, method="inclusive")
+    return Ratio(middle, low, high)
+
+
+@contextmanager
+def without_profiler_noise() -> Iterator[None]:
+    """Drops lines that begin with "USDT", which torch's profiler prints from C++; passes on all other output."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        files = {1: out, 2: err}
+        for stream, file in files.items():
+            os.dup2(file.fileno(), stream)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for stream, file in files.items():
+                os.dup2(kept[stream], stream)
+                os.close(kept[stream])
+                file.seek(0)
+                for line in file:
+                    if not line.startswith(b"USDT"):
+                        os.write(stream, line)
 
 
 def work(call: Callable[[], None]) -> tuple[float, int]:
     """Flops of the matrix products of a call, and the most memory it held beyond what it began with, in bytes."""
-    with profile(
-        activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True, profile_memory=True
-    ) as profiler:
+    with (
+        without_profiler_noise(),
+        profile(
+            activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True, profile_memory=True
+        ) as profiler,
+    ):
         call()
     # profiler.events() builds a tree of them, which takes longer than the call.
     events = profiler.profiler.kineto_results.events()

@@ -1,15 +1,23 @@
 #!/usr/bin/env python3
-"""How the cost of a step grows: with the size of a tensor, its order, and the number of tensors.
+"""How the cost of a step grows with the size of a tensor, its order, and the number of tensors.
 
-Prints the times and the exponents fitted to them, writes `--json FILE` and with `--plot FILE` a picture.
+    python benchmarks/scaling.py [--json FILE] [--plot FILE] [--parts size order count large]
+
+Prints the times and the exponents fitted to them. The part "large" steps the largest layers of real networks, once
+each, and reports the memory.
 """
 
 import argparse
 import json
+from collections.abc import Callable
+from math import prod
 from pathlib import Path
+from typing import Any
 
+import machine
+import scaling_plot
 import torch
-from measure import alternate
+from measure import alternate, work
 from workloads import momentum
 
 import tensorion
@@ -19,18 +27,23 @@ CHANNELS = (32, 64, 96, 128, 192, 256, 384, 512)
 #: Cubes of about this many entries, of every order.
 ENTRIES, ORDERS = 2**18, (3, 4, 5, 6, 7)
 COUNTS = (1, 2, 4, 8, 16, 32)
+#: Layers of wide ResNets, and the MLP of a 7B transformer as a matrix.
+LARGE = ((1024, 1024, 3, 3), (2048, 2048, 3, 3), (4096, 11008))
+PARTS = ("size", "order", "count", "large")
 
 
-def step_seconds(cases: dict[str, list[tuple[int, ...]]], unfolding: str, rounds: int) -> dict[str, float]:
-    calls = {}
-    for name, shapes in cases.items():
-        params = []
-        for seed, shape in enumerate(shapes):
-            param = torch.zeros(shape, requires_grad=True)
-            param.grad = momentum(shape, "power_law", seed)
-            params.append(param)
-        calls[name] = tensorion.Tensorion(params, unfolding=unfolding).step
-    return alternate(calls, rounds)
+def make_step(shapes: list[tuple[int, ...]], unfolding: str) -> Callable[[], None]:
+    params = []
+    for seed, shape in enumerate(shapes):
+        param = torch.zeros(shape, requires_grad=True)
+        param.grad = momentum(shape, "power_law", seed)
+        params.append(param)
+    return tensorion.Tensorion(params, unfolding=unfolding, min_order=2).step
+
+
+def step_seconds(cases: list[list[tuple[int, ...]]], unfolding: str, rounds: int) -> list[float]:
+    calls = {str(number): make_step(shapes, unfolding) for number, shapes in enumerate(cases)}
+    return list(alternate(calls, rounds).values())
 
 
 def exponent(sizes: list[float], seconds: list[float]) -> float:
@@ -44,93 +57,115 @@ def cube(order: int) -> tuple[int, ...]:
     return (max(2, round(ENTRIES ** (1 / order))),) * order
 
 
-def measure(rounds: int) -> dict:
-    result: dict = {"threads": torch.get_num_threads(), "size": {}, "order": {}, "count": {}}
-    for unfolding in ("balanced", "online"):
-        kernels = {str(c): [(c, c, 3, 3)] for c in CHANNELS}
-        times = list(step_seconds(kernels, unfolding, rounds).values())
-        large = [c for c in CHANNELS if c >= 128]
-        result["size"][unfolding] = {
-            "channels": list(CHANNELS),
-            "seconds": times,
-            "exponent in the number of entries, from 128 channels": exponent(
-                [9.0 * c * c for c in large], times[-len(large) :]
-            ),
-        }
-        shapes = {str(order): [cube(order)] for order in ORDERS}
-        times = list(step_seconds(shapes, unfolding, rounds).values())
-        result["order"][unfolding] = {"shapes": [cube(order) for order in ORDERS], "seconds": times}
-    batches = {str(n): [(64, 64, 3, 3)] * n for n in COUNTS}
-    times = list(step_seconds(batches, "balanced", rounds).values())
-    result["count"]["balanced"] = {
+def by_size(unfolding: str, rounds: int) -> dict[str, Any]:
+    times = step_seconds([[(c, c, 3, 3)] for c in CHANNELS], unfolding, rounds)
+    large = [c for c in CHANNELS if c >= 128]
+    return {
+        "channels": list(CHANNELS),
+        "seconds": times,
+        "exponent in the number of entries, from 128 channels": exponent(
+            [9.0 * c * c for c in large], times[-len(large) :]
+        ),
+    }
+
+
+def by_count(rounds: int) -> dict[str, Any]:
+    times = step_seconds([[(64, 64, 3, 3)] * n for n in COUNTS], "balanced", rounds)
+    return {
         "tensors": list(COUNTS),
         "seconds": times,
         "exponent in the number of tensors": exponent([float(n) for n in COUNTS], times),
     }
+
+
+def large_layer(shape: tuple[int, ...]) -> dict[str, Any]:
+    """The memory of a first balanced step, and the time of a second one."""
+    step = make_step([shape], "balanced")
+    tensorion.release_scratch()
+    _, memory = work(step)
+    seconds = alternate({"step": step}, 1, warm=True)["step"]
+    tensorion.release_scratch()
+    modes = tensorion.balanced_unfolding(shape)
+    rows = prod(shape[mode] for mode in modes)
+    entries = prod(shape)
+    # The first step also allocates the momentum, which is state and not counted here.
+    return {
+        "shape": list(shape),
+        "matrix": [rows, entries // rows],
+        "seconds": seconds,
+        "extra_memory": memory / (4 * entries) - 1,
+        "gibibytes": (memory - 4 * entries) / 2**30,
+    }
+
+
+def measure(rounds: int, parts: tuple[str, ...]) -> dict[str, Any]:
+    result: dict[str, Any] = {"machine": machine.describe()}
+    if "size" in parts:
+        result["size"] = {unfolding: by_size(unfolding, rounds) for unfolding in ("balanced", "online")}
+    if "order" in parts:
+        shapes = [cube(order) for order in ORDERS]
+        result["order"] = {
+            unfolding: {"shapes": shapes, "seconds": step_seconds([[shape] for shape in shapes], unfolding, rounds)}
+            for unfolding in ("balanced", "online")
+        }
+    if "count" in parts:
+        result["count"] = {"balanced": by_count(rounds)}
+    if "large" in parts:
+        result["large"] = {"layers": [large_layer(shape) for shape in LARGE]}
+        if "size" in parts:
+            kernels = {512: result["size"]["balanced"]["seconds"][-1]}
+            kernels |= {one["shape"][0]: one["seconds"] for one in result["large"]["layers"] if one["shape"][2:]}
+            result["large"]["exponent in the number of entries, from 512 channels"] = exponent(
+                [9.0 * channels**2 for channels in kernels], list(kernels.values())
+            )
     return result
 
 
-def report(result: dict) -> None:
-    print(f"{result['threads']} threads, power-law momenta, milliseconds of a step")
-    for unfolding, found in result["size"].items():
+def report(result: dict[str, Any]) -> None:
+    print(f"{machine.headline(result['machine'])}\npower-law momenta, milliseconds of a step")
+    for unfolding, found in result.get("size", {}).items():
         print(f"\nC x C x 3 x 3, {unfolding}")
         for channels, seconds in zip(found["channels"], found["seconds"], strict=True):
             print(f"  C = {channels:<5}{1e3 * seconds:>10.2f}")
         print(f"  time ~ entries^{found['exponent in the number of entries, from 128 channels']:.2f} from C = 128")
-    for unfolding, found in result["order"].items():
+    for unfolding, found in result.get("order", {}).items():
         print(f"\n{ENTRIES} entries, {unfolding}")
         for shape, seconds in zip(found["shapes"], found["seconds"], strict=True):
             sides = 2 ** (len(shape) - 1) - 1
             print(f"  order {len(shape)}, {sides:>2} unfoldings{1e3 * seconds:>10.2f}")
-    found = result["count"]["balanced"]
-    print("\n64 x 64 x 3 x 3, balanced")
-    for count, seconds in zip(found["tensors"], found["seconds"], strict=True):
-        print(f"  {count:>2} tensors{1e3 * seconds:>10.2f}")
-    print(f"  time ~ tensors^{found['exponent in the number of tensors']:.2f}")
-
-
-def plot(result: dict, path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 3, figsize=(13, 4), constrained_layout=True)
-    figure.suptitle(f"The cost of a step, {result['threads']} threads, power-law momenta")
-    for unfolding, found in result["size"].items():
-        entries = [9 * c * c for c in found["channels"]]
-        axes[0].loglog(entries, [1e3 * s for s in found["seconds"]], "o-", label=unfolding)
-    reference = result["size"]["balanced"]
-    last, ends = reference["seconds"][-1], [9 * reference["channels"][0] ** 2, 9 * reference["channels"][-1] ** 2]
-    axes[0].loglog(ends, [1e3 * last * (n / ends[1]) ** 1.5 for n in ends], "k:", label="entries$^{1.5}$")
-    axes[0].set(xlabel="entries of a C x C x 3 x 3 kernel", ylabel="milliseconds", title="Size")
-    for unfolding, found in result["order"].items():
-        orders = [len(shape) for shape in found["shapes"]]
-        axes[1].semilogy(orders, [1e3 * s for s in found["seconds"]], "o-", label=unfolding)
-    axes[1].set(xlabel=f"order of a cube of {ENTRIES} entries", title="Order", xticks=list(ORDERS))
-    found = result["count"]["balanced"]
-    axes[2].loglog(found["tensors"], [1e3 * s for s in found["seconds"]], "o-", label="balanced")
-    axes[2].set(xlabel="kernels of 64 x 64 x 3 x 3", title="Number of tensors")
-    for axis in axes:
-        axis.grid(True, which="both", alpha=0.3)
-        axis.legend()
-    figure.savefig(path, dpi=120)
+    for found in result.get("count", {}).values():
+        print("\n64 x 64 x 3 x 3, balanced")
+        for count, seconds in zip(found["tensors"], found["seconds"], strict=True):
+            print(f"  {count:>2} tensors{1e3 * seconds:>10.2f}")
+        print(f"  time ~ tensors^{found['exponent in the number of tensors']:.2f}")
+    if "large" in result:
+        print("\nlarge layers, balanced; memory in unfoldings, beyond parameter, gradient and momentum")
+        for one in result["large"]["layers"]:
+            shape = " x ".join(map(str, one["shape"]))
+            memory = f"{one['extra_memory']:8.1f} ({one['gibibytes']:.1f} GiB)"
+            print(f"  {shape:<22}{1e3 * one['seconds']:>10.0f}{memory}")
+        fitted = result["large"].get("exponent in the number of entries, from 512 channels")
+        if fitted is not None:
+            print(f"  time ~ entries^{fitted:.2f} from C = 512")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the times and exponents to this file")
-    parser.add_argument("--plot", type=Path, help="write a picture to this file")
+    parser.add_argument("--plot", type=Path, help="write a figure to this file")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
+    if arguments.plot and set(arguments.parts) != set(PARTS):
+        parser.error("--plot needs all parts")
     torch.set_num_threads(arguments.threads)
-    result = measure(arguments.rounds)
+    result = measure(arguments.rounds, tuple(arguments.parts))
     report(result)
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     if arguments.plot:
-        plot(result, arguments.plot)
+        scaling_plot.draw(result, arguments.plot)
 
 
 if __name__ == "__main__":

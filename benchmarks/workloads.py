@@ -125,6 +125,10 @@ def momenta(network: str, spectrum: str) -> list[torch.Tensor]:
     return [momentum(shape, spectrum, seed) for seed, shape in enumerate(NETWORKS[network])]
 
 
+#: The size of a mode up to which momentum() computes a random basis; the time grows as its third power.
+LARGEST_BASIS = 2048
+
+
 def momentum(shape: tuple[int, ...], spectrum: str, seed: int) -> torch.Tensor:
     """A momentum of this shape.
 
@@ -135,8 +139,10 @@ def momentum(shape: tuple[int, ...], spectrum: str, seed: int) -> torch.Tensor:
     x = torch.randn(shape, generator=generator)
     if spectrum == "power_law":
         for mode, size in enumerate(shape):
-            if size > 3:
+            decay = torch.arange(1, size + 1, dtype=torch.float32) ** -0.5
+            if size > LARGEST_BASIS:  # a Gaussian tensor is as likely as it is after any rotation
+                x *= decay.reshape([-1 if other == mode else 1 for other in range(len(shape))])
+            elif size > 3:
                 basis = torch.linalg.qr(torch.randn(size, size, generator=generator))[0]
-                decay = torch.arange(1, size + 1, dtype=torch.float32) ** -0.5
                 x = torch.movedim(torch.tensordot(x, basis * decay, dims=([mode], [0])), -1, mode)
     return x.contiguous()

@@ -1,0 +1,153 @@
+"""The ratios that the project holds itself to, with what is to be reached and what was measured.
+
+peers.py collects them: some come from its tables, the others from training.py, processes.py and the steps timed here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import processes
+import torch
+import training
+from baselines import LR, ours
+from measure import Ratio, paired_ratio, take_turns
+from step_table import Row, default_row, make_params
+
+import tensorion
+
+
+@dataclass(frozen=True)
+class Target:
+    """A ratio: at most this, with a more ambitious aim."""
+
+    name: str
+    most: float
+    aim: float
+
+
+TARGETS = {
+    "balanced": Target("balanced / plain", 0.28, 0.24),
+    "floor": Target("balanced / floor", 3.0, 2.5),
+    "flattened": Target("flattened / plain", 0.19, 0.15),
+    "online": Target("online / balanced", 1.7, 1.4),
+    "online_gaussian": Target("online / balanced, Gaussian momenta", 2.2, 1.7),
+    "online_interval": Target("online with online_interval=10 / balanced", 1.12, 1.05),
+    "online_memory": Target("memory of online, in unfoldings", 9, 6),
+    "vit": Target("ViT-B/16 patch embedding / plain", 0.33, 0.28),
+    "swin": Target("Swin-T patch embedding / plain", 1.0, 0.7),
+    "training": Target("training step / SGD", 1.15, 1.10),
+    "training_flattened": Target("training step, flattened / SGD", 1.06, 1.03),
+    "processes": Target("two processes / one", 0.60, 0.55),
+}
+#: Kinds of measurement beside those of the tables.
+EXTRA = ("online", "training", "processes")
+
+
+@dataclass
+class Result:
+    """A target with the measured value; `low` and `high` are quartiles over rounds, if there were rounds to compare."""
+
+    key: str
+    name: str
+    measured: float
+    low: float | None
+    high: float | None
+    at_most: float
+    aim: float
+    reached: bool
+
+
+def result(key: str, found: Ratio | float) -> Result:
+    target = TARGETS[key]
+    ratio = found if isinstance(found, Ratio) else None
+    value = ratio.median if ratio else float(found)
+    low, high = (ratio.low, ratio.high) if ratio else (None, None)
+    return Result(key, target.name, value, low, high, target.most, target.aim, value <= target.most)
+
+
+def from_rows(rows: Sequence[Row]) -> list[Result]:
+    """The ratios that stand in the tables."""
+    wanted: list[tuple[str, tuple[str, str, str], Callable[[Row], float]]] = [
+        ("balanced", ("resnet18", "trained", "balanced"), lambda row: row.relative_to_plain),
+        ("floor", ("resnet18", "trained", "balanced"), lambda row: row.relative_to_floor),
+        ("flattened", ("resnet18", "trained", "flattened"), lambda row: row.relative_to_plain),
+        ("online_memory", ("resnet18", "trained", "online"), lambda row: row.extra_memory),
+        ("vit", ("vit_base_patch_embedding", "power_law", "balanced"), lambda row: row.relative_to_plain),
+        ("swin", ("swin_tiny_patch_embedding", "power_law", "balanced"), lambda row: row.relative_to_plain),
+    ]
+    found = []
+    for key, place, value in wanted:
+        row = default_row(rows, *place)
+        if row is not None:
+            found.append(result(key, value(row)))
+    return found
+
+
+def online(spectrum: str, rounds: int) -> dict[str, Ratio]:
+    """A step of "online" against a balanced one; for trained momenta also one that decides every tenth time."""
+    balanced = ours(make_params("resnet18", spectrum), "balanced")
+    calls = {"balanced": balanced, "online": ours(make_params("resnet18", spectrum), "online")}
+    if spectrum == "trained":
+        interval = ours(make_params("resnet18", spectrum), "online", online_interval=10)
+
+        def cycle() -> None:
+            for _ in range(10):
+                interval()
+
+        calls["interval"] = cycle
+    times = take_turns(calls, rounds)
+    ratios = {"online": paired_ratio(times["online"], times["balanced"])}
+    if "interval" in times:
+        ratios["interval"] = paired_ratio([seconds / 10 for seconds in times["interval"]], times["balanced"])
+    return ratios
+
+
+def measured(rows: Sequence[Row], rounds: int, extra: Sequence[str] = EXTRA) -> tuple[list[Result], dict]:
+    """All ratios, in the order of TARGETS, and the times of training steps and of processes."""
+    found, details = from_rows(rows), {}
+    if "online" in extra:
+        trained = online("trained", rounds)
+        found += [result("online", trained["online"]), result("online_interval", trained["interval"])]
+        found.append(result("online_gaussian", online("gaussian", rounds)["online"]))
+    if "training" in extra:
+        ratios, details["training"] = training.measure(rounds)
+        found.append(result("training", ratios["Tensorion"]))
+        found.append(result("training_flattened", ratios["Tensorion, flattened"]))
+    if "processes" in extra:
+        tensorion.release_scratch()
+        ratio, details["processes"] = processes.measure(rounds)
+        details["processes"]["planned"] = processes.planned()
+        found.append(result("processes", ratio))
+    order = list(TARGETS)
+    return sorted(found, key=lambda one: order.index(one.key)), details
+
+
+def all_but_polar(spectrum: str, rounds: int) -> float:
+    """The part of a balanced step of ResNet-18 that is not its polar factors.
+
+    It consists of the momentum, the copies into the unfoldings and those back to the weights, by the same functions.
+    The copies into the unfoldings include an addition here that a step does not make.
+    """
+    params = make_params("resnet18", spectrum)
+    grads, buffers = [param.grad for param in params], [torch.zeros_like(param) for param in params]
+    modes = [tensorion.balanced_unfolding(param.shape) for param in params]
+    matrices = [tensorion.unfold(grad, m).contiguous() for grad, m in zip(grads, modes, strict=True)]
+    folded = [tensorion.fold(a, m, p.shape) for a, m, p in zip(matrices, modes, params, strict=True)]
+    ops = torch.ops.tensorion
+
+    @torch.no_grad()
+    def rest() -> None:
+        ops.add_gradients_(buffers, grads, momentum=0.95, maximize=False)
+        ops.apply_directions_(folded, buffers, lr=LR, weight_decay=0.0)
+        ops.apply_directions_(params, folded, lr=LR, weight_decay=0.0)
+
+    times = take_turns({"rest": rest, "step": ours(make_params("resnet18", spectrum), "balanced")}, rounds)
+    return paired_ratio(times["rest"], times["step"]).median
+
+
+def print_results(results: Sequence[Result]) -> None:
+    print(f"\n{'ratio':<44}{'measured':>10}{'quartiles':>16}{'at most':>9}{'aim':>7}")
+    for one in results:
+        quartiles = "" if one.low is None else f"{one.low:.2f} to {one.high:.2f}"
+        mark = "" if one.reached else "  not reached"
+        print(f"{one.name:<44}{one.measured:>10.3f}{quartiles:>16}{one.at_most:>9}{one.aim:>7}{mark}")

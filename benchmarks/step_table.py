@@ -1,0 +1,155 @@
+"""Times, qualities, flops and memory of all methods on the kernels of one network."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from baselines import DEFAULT, PLAIN, Method, modes_of
+from measure import alternate, large_product, quality, work
+from workloads import NETWORKS, momenta
+
+import tensorion
+
+
+@dataclass
+class Row:
+    network: str
+    spectrum: str
+    unfolding: str
+    method: str
+    seconds: float
+    quality_mean: float
+    quality_least: float
+    relative_to_plain: float  # the plain form on the same unfolding; online: on the balanced one
+    relative_to_floor: float
+    product_gflop: float
+    extra_memory: float  # in sizes of the largest unfolding
+
+
+def make_params(network: str, spectrum: str) -> list[torch.Tensor]:
+    params = []
+    for grad in momenta(network, spectrum):
+        param = torch.zeros_like(grad, requires_grad=True)
+        param.grad = grad.clone()
+        params.append(param)
+    return params
+
+
+def nuclear_norm(matrix: torch.Tensor) -> float:
+    """From the eigenvalues of the Gram matrix, in double precision."""
+    wide = (matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T).double()
+    return float(torch.linalg.eigvalsh(wide @ wide.T).clamp_min(0).sqrt().sum())
+
+
+class Judge:
+    """The quality of an update. Each nuclear norm is computed once."""
+
+    def __init__(self) -> None:
+        self._norms: dict[tuple, float] = {}
+
+    def __call__(self, key: tuple, params: list[torch.Tensor], unfolding: str) -> list[float]:
+        result = []
+        for index, param in enumerate(params):
+            if unfolding == "online":
+                modes = tensorion.lmo(param.grad).modes
+            else:
+                modes = modes_of(tuple(param.shape), unfolding)
+            matrix = tensorion.unfold(param.grad, modes)
+            place = (*key, index, modes)
+            if place not in self._norms:
+                self._norms[place] = nuclear_norm(matrix)
+            result.append(quality(matrix, -tensorion.unfold(param.detach(), modes), self._norms[place]))
+        return result
+
+
+def base_of(unfolding: str) -> str:
+    """The unfolding whose plain form and floor a method is compared with."""
+    return "flattened" if unfolding == "flattened" else "balanced"
+
+
+def sides(network: str, unfolding: str) -> list[tuple[int, int]]:
+    """The smaller and the larger side of each unfolded kernel."""
+    found = []
+    for shape in NETWORKS[network]:
+        matrix = tensorion.unfold(torch.empty(shape, device="meta"), modes_of(shape, base_of(unfolding))).shape
+        found.append((min(matrix), max(matrix)))
+    return found
+
+
+def run(network: str, spectrum: str, compared: Sequence[Method], rounds: int, judge: Judge) -> list[Row]:
+    """One row for each method. A method that cannot take this work is left out, with a line that says why."""
+    steps, done, qualities, counts, seconds = {}, {}, {}, {}, {}
+    for method in compared:
+        key = (method.unfolding, method.name)
+        params = make_params(network, spectrum)
+        try:
+            step = method.make(params)
+            start = time.perf_counter()
+            if method.is_slow:  # up to minutes in 16 bits on a CPU
+                counts[key] = work(step)
+                seconds[key] = time.perf_counter() - start
+            else:
+                step()
+                steps[key] = step
+        except Exception as error:
+            print(f"  {method.name}: left out ({type(error).__name__}: {str(error).splitlines()[0][:100]})")
+            continue
+        done[key] = method
+        qualities[key] = judge((network, spectrum), params, method.unfolding)
+    for key, step in steps.items():
+        tensorion.release_scratch()  # so that memory that is kept between steps counts
+        counts[key] = work(step)
+    product, product_flops = large_product()
+    seconds |= alternate(steps | {"product": product}, rounds, warm=True)
+    rate = product_flops / seconds.pop("product")
+    rows = []
+    for key, method in done.items():
+        flops, memory = counts[key]
+        shapes = sides(network, method.unfolding)
+        rows.append(
+            Row(
+                network=network,
+                spectrum=spectrum,
+                unfolding=method.unfolding,
+                method=method.name,
+                seconds=seconds[key],
+                quality_mean=sum(qualities[key]) / len(qualities[key]),
+                quality_least=min(qualities[key]),
+                relative_to_plain=seconds[key] / seconds[base_of(method.unfolding), PLAIN],
+                relative_to_floor=seconds[key] * rate / sum(3 * m * m * n for m, n in shapes),
+                product_gflop=flops / 1e9,
+                extra_memory=memory / (4 * max(m * n for m, n in shapes)),
+            )
+        )
+    return rows
+
+
+TITLES = {
+    "balanced": "Balanced unfoldings, and the choice among all of them (online)",
+    "flattened": "Flattened kernels, (0,): smaller matrices, so that less is orthogonalized",
+}
+
+
+def print_rows(rows: Sequence[Row]) -> None:
+    """One table for each unfolding: their times differ because their work does."""
+    print(f"\n{rows[0].network}, {rows[0].spectrum} momenta")
+    for base, title in TITLES.items():
+        group = [row for row in rows if base_of(row.unfolding) == base]
+        plain = next(row for row in group if row.method == PLAIN)
+        print(f"\n{title}; plain: {plain.product_gflop:.1f} GFLOP of products")
+        print(f"{'method':<38}{'ms':>9}{'/plain':>8}{'/floor':>8}{'q mean':>8}{'q least':>9}{'GFLOP':>9}{'memory':>8}")
+        for row in group:
+            name = row.method + (", online" if row.unfolding == "online" else "")
+            print(
+                f"{name:<38}{1e3 * row.seconds:>9.1f}{row.relative_to_plain:>8.2f}{row.relative_to_floor:>8.2f}"
+                f"{row.quality_mean:>8.3f}{row.quality_least:>9.3f}{row.product_gflop:>9.1f}{row.extra_memory:>8.1f}"
+            )
+
+
+def default_row(rows: Sequence[Row], network: str, spectrum: str, unfolding: str) -> Row | None:
+    """The row of Tensorion's default method."""
+    for row in rows:
+        if (row.network, row.spectrum, row.unfolding, row.method) == (network, spectrum, unfolding, DEFAULT):
+            return row
+    return None
