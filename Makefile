@@ -8,6 +8,7 @@
 # make docs          build the documentation as a web site in build-docs/site
 # make demo          compare four optimizers on a small model
 # make bench         run benchmarks against other libraries
+# make bench-avx2    measure the ratios as on a CPU with AVX2
 # make bench-parts   run micro-benchmarks of the parts of a step
 # make lint          check style, and run static analysis
 # make format        format the sources
@@ -22,7 +23,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build test test-portable test-torch wheels test-wheels recipes docs demo bench bench-parts lint asan tsan fuzz format clean
+.PHONY: build test test-portable test-torch wheels test-wheels recipes docs demo bench bench-avx2 bench-parts lint asan tsan fuzz format clean
 
 PYTHON ?= python3
 export PYTHON
@@ -106,9 +107,19 @@ demo: build
 	$(PIP) install -qq --no-deps --requirement benchmarks/requirements.txt
 	touch $@
 
+# BENCH_OUT=results/performance rewrites the committed results, from which docs/performance.md takes its numbers.
+BENCH_OUT ?= build/benchmark-results
 bench: build .venv/.bench
-	.venv/bin/python benchmarks/peers.py --json build/peers.json
+	mkdir -p $(BENCH_OUT)
+	.venv/bin/python benchmarks/peers.py --json $(BENCH_OUT) --plot $(BENCH_OUT)/quality.png
+	.venv/bin/python benchmarks/scaling.py --json $(BENCH_OUT)/scaling.json --plot $(BENCH_OUT)/scaling.png
+	.venv/bin/python benchmarks/small.py --json $(BENCH_OUT)/small.json
 	.venv/bin/python benchmarks/slices.py
+
+# The ratios as a CPU with AVX2 would give them. The results say that they were emulated.
+bench-avx2: build
+	mkdir -p $(BENCH_OUT)
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 .venv/bin/python benchmarks/peers.py --quick --json $(BENCH_OUT)
 
 bench-parts: build
 	scripts/setup.sh bench

@@ -1,4 +1,4 @@
-"""What sharing the work of a step among ranks gains, by the plan: ResNet-50 and ViT-B on 1 to 1024 ranks.
+"""The gain that the plan expects from sharing a step among ranks: ResNet-50 and ViT-B on 1 to 1024 ranks.
 
     python benchmarks/planned_scaling.py --out results/planned_scaling
 
@@ -11,9 +11,11 @@ import csv
 from pathlib import Path
 
 import workloads
+from matplotlib.figure import Figure
 from workloads import shapes
 
 import tensorion
+from tensorion_lab.report.style import COLOURS, MARKERS, QUIET, house_style
 
 RANKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]
 Shapes = list[tuple[int, ...]]
@@ -61,28 +63,29 @@ def main() -> None:
 
 
 def draw(plans: dict[str, list[tensorion.Plan]], file: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
-    left.plot(RANKS, RANKS, color="0.7", linestyle="--", label="ideal")
-    for name, sequence in plans.items():
-        label = f"{name} ({len(sequence[0].shapes)})"
-        left.plot(RANKS, [plan.speedup for plan in sequence], marker="o", markersize=4, label=label)
-        right.plot(RANKS, [plan.imbalance for plan in sequence], marker="o", markersize=4, label=label)
-    left.set(title="Planned speed-up of a step", ylim=(0.8, 128))
-    right.set(title="Imbalance: the busiest rank over the mean")
-    for axes in (left, right):
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log", base=2)
-        axes.set_xticks(RANKS, RANKS, fontsize=8)
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_xlabel("ranks")
-        axes.grid(alpha=0.3)
-    left.legend(fontsize=8, title="case (tensors)")
-    figure.savefig(file, dpi=120)
+    with house_style():
+        figure = Figure(figsize=(11, 4.4), facecolor="white", layout="constrained")
+        left, right = figure.subplots(1, 2)
+        left.plot(RANKS, RANKS, color=QUIET, linestyle=":", linewidth=1)
+        left.annotate("ideal", (64, 64), (-6, 4), textcoords="offset points", ha="right")
+        for (name, sequence), colour, marker in zip(plans.items(), COLOURS, MARKERS, strict=False):
+            count = len(sequence[0].shapes)
+            label = f"{name} ({count} tensor{'s' * (count > 1)})"
+            look = {"color": colour, "marker": marker, "label": label}
+            left.plot(RANKS, [plan.speedup for plan in sequence], **look)
+            right.plot(RANKS, [plan.imbalance for plan in sequence], **look)
+        left.set(ylabel="speed-up over one rank", ylim=(0.8, 128))
+        left.set_title("Planned speed-up of a step, without messages", fontweight="bold")
+        right.set(ylabel="busiest rank / mean")
+        right.set_title("Planned imbalance", fontweight="bold")
+        for axes in (left, right):
+            axes.set_xscale("log", base=2)
+            axes.set_yscale("log", base=2)
+            axes.set_xticks(RANKS, RANKS)
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.set_xlabel("number of ranks")
+        right.legend(frameon=False, loc="upper left")
+        figure.savefig(file, dpi=120)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""The table of ratios in docs/performance.md has the numbers of the committed results."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "performance"
+TEXT = (ROOT / "docs" / "performance.md").read_text()
+
+
+def cells(line):
+    return [cell.strip().strip("*") for cell in line.strip().strip("|").split("|")]
+
+
+def ratio_table():
+    """The lines of the first table after the heading, as lists of cells."""
+    section = TEXT.split("## Ratios to reach\n")[1].split("\n## ")[0]
+    return [cells(line) for line in section.splitlines() if line.startswith("|")]
+
+
+def results():
+    """The results that the columns after the third come from, in their order."""
+    files = re.findall(r"^- .*?`results/performance/([\w.-]+\.json)`", TEXT, re.MULTILINE)
+    header = ratio_table()[0]
+    return [json.loads((RESULTS / name).read_text()) for name in files[: len(header) - 3]]
+
+
+def test_every_column_has_results():
+    header = ratio_table()[0]
+    found = results()
+    assert len(found) == len(header) - 3 >= 2
+    for title, result in zip(header[3:], found, strict=True):
+        assert result["machine"]["instructions"] in title.upper().replace("-", "")
+        assert ("emulated" in title) == bool(result["machine"]["emulated_by"])
+
+
+@pytest.mark.parametrize("row", ratio_table()[2:], ids=lambda row: row[0])
+def test_ratio(row):
+    name, at_most, aim, *measured = row
+    for text, result in zip(measured, results(), strict=True):
+        ratio = next(one for one in result["ratios"] if one["name"] == name.replace("`", ""))
+        assert (float(at_most), float(aim)) == (ratio["at_most"], ratio["aim"])
+        decimals = len(text.partition(".")[2])
+        assert text == f"{ratio['measured']:.{decimals}f}"
+
+
+def test_no_ratio_is_missing():
+    names = {row[0].replace("`", "") for row in ratio_table()[2:]}
+    for result in results():
+        assert {one["name"] for one in result["ratios"]} == names
