@@ -7,31 +7,40 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 from statistics import median, quantiles
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-#: Short calls are repeated for this long, whatever the number of rounds, but not more often than this.
-LEAST_SECONDS, MOST_ROUNDS = 0.5, 200
+#: A turn of a short call is a burst of calls that takes about this long, of at most so many calls.
+BURST_SECONDS, BURST_CALLS = 0.02, 50
+
+
+def timed(call: Callable[[], None]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def take_turns(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = False) -> dict[str, list[float]]:
     """The seconds of each call, by round. Calls take turns, so that a slow moment of the machine hits all of them.
 
+    Short calls are made in bursts, whose first call is not timed: it would find the caches full of another's data.
+
     `warm`: the calls were made before.
     """
-    for call in () if warm else calls.values():
-        call()
+    seconds = {name: 0.0 if warm else timed(call) for name, call in calls.items()}
+    for name, call in calls.items():
+        if seconds[name] < 1:  # the first call may have prepared something
+            seconds[name] = timed(call)
+    bursts = {name: min(BURST_CALLS, ceil(BURST_SECONDS / seconds[name])) for name in calls}
     times: dict[str, list[float]] = {name: [] for name in calls}
-    begin = time.perf_counter()
-    done = 0
-    while done < rounds or (done < MOST_ROUNDS and time.perf_counter() - begin < LEAST_SECONDS):
+    for _ in range(rounds):
         for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
-        done += 1
+            if bursts[name] > 1:
+                call()
+            times[name].append(median(timed(call) for _ in range(bursts[name])))
     return times
 
 

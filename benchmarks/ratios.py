@@ -110,7 +110,7 @@ def measured(rows: Sequence[Row], rounds: int, extra: Sequence[str] = EXTRA) -> 
         found += [result("online", trained["online"]), result("online_interval", trained["interval"])]
         found.append(result("online_gaussian", online("gaussian", rounds)["online"]))
     if "training" in extra:
-        ratios, details["training"] = training.measure(rounds)
+        ratios, details["training"] = training.measure(2 * rounds + 1)  # the passes vary more than the update
         found.append(result("training", ratios["Tensorion"]))
         found.append(result("training_flattened", ratios["Tensorion, flattened"]))
     if "processes" in extra:
