@@ -98,27 +98,30 @@ def large_layer(shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def measure(rounds: int, parts: tuple[str, ...]) -> dict[str, Any]:
-    result: dict[str, Any] = {"machine": machine.describe()}
-    if "size" in parts:
-        result["size"] = {unfolding: by_size(unfolding, rounds) for unfolding in ("balanced", "online")}
-    if "order" in parts:
+def measure(part: str, rounds: int) -> dict[str, Any]:
+    if part == "size":
+        return {unfolding: by_size(unfolding, rounds) for unfolding in ("balanced", "online")}
+    if part == "order":
         shapes = [cube(order) for order in ORDERS]
-        result["order"] = {
+        return {
             unfolding: {"shapes": shapes, "seconds": step_seconds([[shape] for shape in shapes], unfolding, rounds)}
             for unfolding in ("balanced", "online")
         }
-    if "count" in parts:
-        result["count"] = {"balanced": by_count(rounds)}
-    if "large" in parts:
-        result["large"] = {"layers": [large_layer(shape) for shape in LARGE]}
-        if "size" in parts:
-            kernels = {512: result["size"]["balanced"]["seconds"][-1]}
-            kernels |= {one["shape"][0]: one["seconds"] for one in result["large"]["layers"] if one["shape"][2:]}
-            result["large"]["exponent in the number of entries, from 512 channels"] = exponent(
-                [9.0 * channels**2 for channels in kernels], list(kernels.values())
-            )
-    return result
+    if part == "count":
+        return {"balanced": by_count(rounds)}
+    layers = [large_layer(shape) for shape in LARGE]
+    kernels = {prod(one["shape"]): one["seconds"] for one in layers if len(one["shape"]) == 4}
+    fitted = exponent([float(entries) for entries in kernels], list(kernels.values()))
+    return {"layers": layers, "exponent in the number of entries, of the kernels": fitted}
+
+
+def earlier(file: Path | None, found: dict[str, Any]) -> dict[str, Any]:
+    """The parts that the file has from the same machine."""
+    if file and file.exists():
+        result = json.loads(file.read_text())
+        if result["machine"] == found:
+            return result
+    return {"machine": found}
 
 
 def report(result: dict[str, Any]) -> None:
@@ -144,27 +147,28 @@ def report(result: dict[str, Any]) -> None:
             shape = " x ".join(map(str, one["shape"]))
             memory = f"{one['extra_memory']:8.1f} ({one['gibibytes']:.1f} GiB)"
             print(f"  {shape:<22}{1e3 * one['seconds']:>10.0f}{memory}")
-        fitted = result["large"].get("exponent in the number of entries, from 512 channels")
-        if fitted is not None:
-            print(f"  time ~ entries^{fitted:.2f} from C = 512")
+        fitted = result["large"]["exponent in the number of entries, of the kernels"]
+        print(f"  time ~ entries^{fitted:.2f} for the two kernels")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write the times and exponents to this file")
+    parser.add_argument("--json", type=Path, help="write to this file, and keep its other parts")
     parser.add_argument("--plot", type=Path, help="write a figure to this file")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
-    if arguments.plot and set(arguments.parts) != set(PARTS):
-        parser.error("--plot needs all parts")
     torch.set_num_threads(arguments.threads)
-    result = measure(arguments.rounds, tuple(arguments.parts))
+    result = earlier(arguments.json, machine.describe())
+    for part in arguments.parts:
+        result[part] = measure(part, arguments.rounds)
+        if arguments.json:
+            arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     report(result)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
     if arguments.plot:
+        if not set(PARTS) <= result.keys():
+            parser.error("--plot needs all parts, in this run or in the file of --json")
         scaling_plot.draw(result, arguments.plot)
 
 
