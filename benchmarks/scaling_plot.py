@@ -7,6 +7,7 @@ from typing import Any
 import machine
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from tensorion_lab.report.style import COLOURS, QUIET, Style, house_style
 
@@ -29,13 +30,15 @@ def draw_size(axes: Axes, result: dict[str, Any]) -> None:
     axes.plot(sizes, times, "s", color=COLOURS[2], label="large layers, balanced, one step")
     for one, x, y in zip(layers, sizes, times, strict=True):
         text = " x ".join(map(str, one["shape"]))
-        axes.annotate(text, (x, y), (-8, 0), textcoords="offset points", ha="right", va="center", fontsize=8)
+        shift = 4 if len(one["shape"]) > 2 else -10  # a matrix and a kernel may lie close to each other
+        axes.annotate(text, (x, y), (-7, shift), textcoords="offset points", ha="right", fontsize=8)
     smallest = 9 * result["size"]["balanced"]["channels"][0] ** 2
     kernel = max((one for one in layers if len(one["shape"]) == 4), key=lambda one: prod(one["shape"]))
     ends = [smallest, prod(kernel["shape"])]
     line = [1e3 * kernel["seconds"] * (entries / ends[1]) ** 1.5 for entries in ends]
     axes.plot(ends, line, color=QUIET, linestyle=":", linewidth=1, label="flops: entries^1.5")
     axes.set(xscale="log", yscale="log", xlabel="entries of a tensor", ylabel="milliseconds of a step")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set_title("Size: C x C x 3 x 3 kernels, 32 to 512 channels, and large layers")
 
 
@@ -66,7 +69,9 @@ def draw(result: dict[str, Any], path: Path) -> None:
         for one, part in zip(axes, (draw_size, draw_order, draw_count), strict=True):
             part(one, result)
             one.title.set(fontsize=9.5, fontweight="bold")
-            one.yaxis.set_major_formatter("{x:g}")
+            one.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+            one.yaxis.set_major_formatter("{x:,g}")
+            one.yaxis.set_minor_formatter(NullFormatter())
             one.legend(frameon=False, loc="upper left")
         figure.suptitle("The time of one optimizer step, power-law momenta", fontsize=12, fontweight="bold")
         figure.supxlabel(machine.headline(result["machine"]), fontsize=8, color=QUIET)

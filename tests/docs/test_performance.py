@@ -22,16 +22,15 @@ def ratio_table():
 
 
 def results():
-    """The results that the columns after the third come from, in their order."""
-    files = re.findall(r"^- .*?`results/performance/([\w.-]+\.json)`", TEXT, re.MULTILINE)
-    header = ratio_table()[0]
-    return [json.loads((RESULTS / name).read_text()) for name in files[: len(header) - 3]]
+    """The results that the columns after the third come from, in their order: the list of files names them first."""
+    files = re.findall(r"^- AVX.*?`results/performance/([\w.-]+\.json)`", TEXT, re.MULTILINE)
+    return [json.loads((RESULTS / name).read_text()) for name in files]
 
 
 def test_every_column_has_results():
     header = ratio_table()[0]
     found = results()
-    assert len(found) == len(header) - 3 >= 2
+    assert len(found) == len(header) - 3 >= 1
     for title, result in zip(header[3:], found, strict=True):
         assert result["machine"]["instructions"] in title.upper().replace("-", "")
         assert ("emulated" in title) == bool(result["machine"]["emulated_by"])
