@@ -18,11 +18,22 @@ def status(key):
     lines = open("/proc/self/status").read().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(key))
 
-def step(shape, zero):
-    w = torch.nn.Parameter(torch.zeros(shape))
-    optimizer = tensorion.Tensorion([w], unfolding=options["unfolding"], min_order=2)
-    optimizer.state[w]["momentum_buffer"] = torch.zeros(shape)
-    w.grad = torch.zeros(shape) if zero else torch.randn(shape)
+def gradient(shape, kind):
+    if kind == "zero":
+        return torch.zeros(shape)
+    x = torch.randn(shape)
+    if kind == "steep":
+        modes = tensorion.balanced_unfolding(shape)
+        u, s, v = torch.linalg.svd(tensorion.unfold(x, modes), full_matrices=False)
+        return tensorion.fold(u * torch.logspace(0, -6, len(s)) @ v, modes, shape).contiguous()
+    return x
+
+def step(shape, kind, count):
+    params = [torch.nn.Parameter(torch.zeros(shape)) for _ in range(count)]
+    optimizer = tensorion.Tensorion(params, unfolding=options["unfolding"], min_order=2)
+    for w in params:
+        optimizer.state[w]["momentum_buffer"] = torch.zeros(shape)
+        w.grad = gradient(shape, kind)
     optimizer.step()  # The first step loads libraries.
     tensorion.release_scratch()
     open("/proc/self/clear_refs", "w").write("5")
@@ -31,20 +42,20 @@ def step(shape, zero):
     return status("VmHWM") - before
 
 options = json.loads(sys.argv[1])
-torch.set_num_threads(1)
+torch.set_num_threads(options["threads"])
 torch.manual_seed(0)
-step((8, 8, 8), False)
-print(step(options["shape"], options["zero"]))
+step((8, 8, 8), "gaussian", 1)
+print(step(options["shape"], options["kind"], options["count"]))
 """
 
 
-def peak(shape, unfolding, zero=False):
-    """Return the peak memory of a step in MiB."""
-    options = json.dumps({"shape": shape, "unfolding": unfolding, "zero": zero})
+def peak(shape, unfolding, kind="gaussian", count=1, threads=1):
+    """Return the peak memory in MiB of a step on `count` tensors."""
+    options = {"shape": shape, "unfolding": unfolding, "kind": kind, "count": count, "threads": threads}
     # With this setting, freed memory is returned to the system at once, so resident memory is memory in use.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
     run = subprocess.run(
-        [sys.executable, "-c", STEP, options], capture_output=True, text=True, env=environment, check=True
+        [sys.executable, "-c", STEP, json.dumps(options)], capture_output=True, text=True, env=environment, check=True
     )
     return float(run.stdout)
 
@@ -59,13 +70,23 @@ def test_online_takes_at_most_twelve_unfoldings(shape):
     assert peak(shape, "online") <= 12 * size + OWN
 
 
+# Several tensors leave gaps in the scratch memory. 14 unfoldings were measured here, and 16 for larger kernels.
+def test_online_on_several_kernels_takes_at_most_sixteen_unfoldings():
+    size = 256 * 256 * 9 * 4 / 2**20
+    assert peak((256, 256, 3, 3), "online", count=4, threads=2) <= 16 * size + OWN
+
+
 def test_online_on_zero_takes_no_memory():
-    assert peak((4,) * 9, "online", zero=True) <= 2 + OWN
+    assert peak((4,) * 9, "online", "zero") <= 2 + OWN
 
 
 @pytest.mark.parametrize("shape", [(256, 256, 3, 3), (384, 384, 3, 3)])
 def test_balanced_takes_at_most_five_unfoldings(shape):
     assert peak(shape, "balanced") <= 5 * shape[0] * shape[1] * 9 * 4 / 2**20 + OWN
+
+
+def test_steep_spectra_take_at_most_seven_unfoldings():
+    assert peak((256, 256, 3, 3), "balanced", "steep") <= 7 * 256 * 256 * 9 * 4 / 2**20 + OWN
 
 
 # Regression: eight rows were copied in double precision even if there were only three.

@@ -1,0 +1,58 @@
+"""The numbers of the README are those of the committed results."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def table_row(beginning):
+    """The numbers of a row of the README, without its links."""
+    line = next(line for line in README.splitlines() if line.startswith(f"| {beginning}"))
+    return [float(number) for cell in line.split("|")[2:4] for number in re.findall(r"\d+(?:\.\d+)?", cell)]
+
+
+def measured(contestant):
+    rows = json.loads((ROOT / "results" / "performance" / "peers.json").read_text())["rows"]
+    return next(
+        row
+        for row in rows
+        if (row["network"], row["spectrum"], row["contestant"]) == ("resnet18", "trained", contestant)
+    )
+
+
+def accuracy(experiment, method):
+    lines = (ROOT / "results" / experiment / "table.txt").read_text().splitlines()
+    row = next(line for line in lines if line.startswith(f"{method} ") and "+-" in line)
+    return float(re.search(r"([\d.]+) \+-", row)[1])
+
+
+def test_time():
+    plain, ours = table_row("Time of a step")
+    assert plain == measured("plain balanced")["relative_to_plain"] == 1
+    assert ours == pytest.approx(measured("tensorion balanced")["relative_to_plain"], abs=0.05)
+
+
+def test_quality():
+    exact, low, high, ours = [1.0, *table_row("Quality of the direction")]
+    plain = [measured(f"plain {unfolding}") for unfolding in ("balanced", "flattened")]
+    assert low == pytest.approx(min(row["quality_least"] for row in plain), abs=0.006)
+    assert high == pytest.approx(max(row["quality_mean"] for row in plain), abs=0.006)
+    assert ours <= measured("tensorion balanced")["quality_least"] <= exact
+
+
+def test_accuracy():
+    adamw, ours = table_row("Test accuracy on CIFAR-10")
+    assert adamw == pytest.approx(accuracy("cifar10-onecycle", "adamw"), abs=0.06)
+    assert ours == pytest.approx(accuracy("cifar10", "tensorion-adamw"), abs=0.06)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this torch has no Muon")
+def test_muon_of_torch_refuses_kernels():
+    with pytest.raises(ValueError, match="2D"):
+        torch.optim.Muon([torch.nn.Parameter(torch.zeros(4, 3, 3, 3))])
