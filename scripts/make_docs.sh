@@ -27,7 +27,7 @@ for image in $(grep -ohE '\]\((\.\./)?results/[^)]+\.(png|svg)' README.md docs/*
 done
 sed -E -i 's#\]\((\.\./)?(results/[^)]+\.(png|svg))#](./\2#g' "$pages"/*.md
 url=$(sed -n 's/^Repository = "\(.*\)"$/\1/p' pyproject.toml)
-sed -E -i "s#\]\(docs/([a-z_]+\.md)#](\1#g; s#\]\((examples|results|tests|benchmarks|CONTRIBUTING\.md|LICENSE|SECURITY\.md|CITATION\.cff)#]($url/blob/main/\1#g" \
+sed -E -i "s#\]\(docs/([a-z_/]+\.(md|png))#](\1#g; s#\]\((examples|results|tests|benchmarks|CONTRIBUTING\.md|LICENSE|SECURITY\.md|CITATION\.cff)#]($url/blob/main/\1#g" \
   "$pages/index.md"
 sed -E -i "s#\]\(\.\./#]($url/blob/main/#g" "$pages"/*.md
 NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true "$venv/bin/mkdocs" build --strict --quiet
