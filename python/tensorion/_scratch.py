@@ -6,8 +6,8 @@ import torch
 def release_scratch() -> None:
     """Release the scratch memory that the CPU keeps from one step to the next.
 
-    The scratch memory keeps the largest size that any step has needed so far: at most five times the largest unfolding,
-    seven times if its singular values decay steeply, and up to 16 times with `unfolding="online"`, or 16 MiB if that is
-    more. The next step allocates it again.
+    The scratch memory keeps the largest size that any step has needed so far. This is four to seven times the largest
+    unfolding, depending on its singular values, up to 17 times with `unfolding="online"`, or 16 MiB if that is more.
+    The next step allocates it again.
     """
     torch.ops.tensorion.release_scratch()
