@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib.ticker import FixedLocator
+
 from tensorion_lab.report.curves import Line, draw_curves
 from tensorion_lab.report.document import Picture, Section
 from tensorion_lab.report.experiments import Experiment
@@ -27,6 +29,7 @@ class Figure:
     quantity: str = "error"
     log_x: bool = True
     steps: int | None = None  # None if the figure shows all budgets
+    ticks: Sequence[float] = ()  # numbers at the x-axis, if they are not chosen automatically
 
 
 def laplace_sections(experiment: Experiment, dpi: int) -> list[Section]:
@@ -58,7 +61,7 @@ def _pictures(problem: Mapping[str, Any], styles: Mapping[str, Style], seeds: in
         ]
         if not lines:
             continue
-        budget = "" if figure.steps is None else f", runs of {figure.steps} steps"
+        budget = ", best learning rate of each budget" if figure.steps is None else f", runs of {figure.steps} steps"
         canvas, _ = draw_curves(
             lines,
             title=f"Laplacian, {size}",
@@ -68,6 +71,8 @@ def _pictures(problem: Mapping[str, Any], styles: Mapping[str, Style], seeds: in
             log_x=figure.log_x,
             whole=True,
         )
+        if figure.ticks:
+            canvas.axes.xaxis.set_major_locator(FixedLocator(figure.ticks))
         name = f"{figure.name}-{problem['problem']}"
         title = figure.title
         if figure.steps is not None and len(budgets) > 1:
@@ -89,7 +94,14 @@ def _figures_over_budgets(budgets: Sequence[Mapping[str, Any]]) -> list[Figure]:
         return [(name, name, [(point[x], point["error"]) for point in points]) for name, points in ends.items()]
 
     return [
-        Figure("error_by_budget", "Error by budget", caption, "steps of a run", curves("step")),
+        Figure(
+            "error_by_budget",
+            "Error by budget",
+            caption,
+            "steps of a run",
+            curves("step"),
+            ticks=[budget["steps"] for budget in budgets],
+        ),
         Figure(
             "error_by_seconds",
             "Error by time",
