@@ -1,5 +1,7 @@
 #include "lab/experiments/laplace_study.h"
 
+#include <algorithm>
+
 #include "lab/text/strings.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/run.h"
@@ -71,7 +73,7 @@ ResultTable cost_table(const LaplaceStudy& study, const LaplaceCosts& costs) {
 }
 
 LaplaceRunner::LaplaceRunner(const LaplaceStudy& study, LaplaceRecord& record)
-    : study_(study), record_(record), terminal_(stderr) {}
+    : study_(study), record_(record), terminal_(stderr), total_(study.runs()) {}
 
 LaplaceRunner::~LaplaceRunner() {
   if (terminal_.is_tty()) terminal_.show({});
@@ -100,11 +102,13 @@ std::vector<LaplaceSweep> LaplaceRunner::sweep(const LaplaceProblem& problem) {
 }
 
 const LaplaceRun& LaplaceRunner::run(const LaplaceProblem& problem, const LaplaceRunKey& key) {
+  const bool is_extension = std::ranges::find(study_.grid.lrs, key.lr) == study_.grid.lrs.end();
+  total_ += is_extension ? 1 : 0;
   const auto* run = record_.find(problem, key);
   if (run == nullptr) {
     const auto stop_if_interrupted = [&] {
       if (interrupt_signal() != 0) {
-        throw Interrupted(string_printf("stopped in run %zu of %zu", count_ + 1, study_.runs()));
+        throw Interrupted(string_printf("stopped in run %zu of %zu", count_ + 1, total_));
       }
     };
     run = &record_.add(problem, minimize_quotient(problem, key, study_.options, stop_if_interrupted));
@@ -112,7 +116,7 @@ const LaplaceRun& LaplaceRunner::run(const LaplaceProblem& problem, const Laplac
   ++count_;
   if (terminal_.is_tty()) {
     terminal_.show(
-        {string_printf("run %zu of %zu: %s, %ld steps, %s, lr %.3g: error %.2e", count_, study_.runs(),
+        {string_printf("run %zu of %zu: %s, %ld steps, %s, lr %.3g: error %.2e", count_, total_,
                        problem.str().c_str(), key.steps, key.optimizer.c_str(), key.lr, run->final_error())});
   }
   return *run;

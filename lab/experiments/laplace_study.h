@@ -57,7 +57,8 @@ class LaplaceRunner {
   const LaplaceStudy& study_;
   LaplaceRecord& record_;
   Terminal terminal_;
-  size_t count_ = 0;  // of the runs that are done
+  size_t total_;      // number of runs, with those beyond the edges of the grid so far
+  size_t count_ = 0;  // number of runs that are done
 };
 
 }  // namespace tensorion::lab
