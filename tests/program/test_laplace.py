@@ -55,7 +55,7 @@ def test_laplace(tmp_path):
             assert line.split()[3] == f"{best['error']:.2e}"
     assert len({row["quotient"] for row in rows if row["step"] == 0}) == 4  # problems x seeds
     assert pictures(out) == {
-        f"{name}-{problem}.png"
+        f"{name}-{problem}-40.png"
         for name in ("error_by_lr", "error_by_step", "residual_by_step")
         for problem in ("3x6x2", "5x4x2")
     }

@@ -75,7 +75,7 @@ def _pictures(problem: Mapping[str, Any], styles: Mapping[str, Style], seeds: in
             canvas.axes.xaxis.set_major_locator(FixedLocator(figure.ticks))
         name = f"{figure.name}-{problem['problem']}"
         title = figure.title
-        if figure.steps is not None and len(budgets) > 1:
+        if figure.steps is not None:
             name += f"-{figure.steps}"
             title += budget
         pictures.append(Picture(name, title, figure.caption, canvas.png(dpi)))
