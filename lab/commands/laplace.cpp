@@ -11,18 +11,18 @@
 
 #include "lab/experiments/figures.h"
 #include "lab/experiments/laplace_record.h"
-#include "lab/experiments/laplace_sweep.h"
+#include "lab/experiments/laplace_study.h"
+#include "lab/experiments/laplace_summary.h"
 #include "lab/flags/config_flags.h"
 #include "lab/flags/flag_values.h"
 #include "lab/flags/validators.h"
 #include "lab/io/json_file.h"
 #include "lab/io/toml_file.h"
 #include "lab/text/strings.h"
-#include "lab/text/terminal.h"
 #include "lab/text/usage_error.h"
 #include "lab/training/interrupt.h"
+#include "lab/training/progress.h"
 #include "lab/training/result_folder.h"
-#include "lab/training/run.h"
 
 namespace tensorion::lab {
 namespace {
@@ -34,11 +34,9 @@ struct LaplaceFlags {
   ConfigFlags config;
   std::string scale = "paper";
   std::vector<std::string> problems;
-  std::vector<std::string> optimizers = laplace_optimizers();
-  std::vector<double> lrs;
-  std::vector<int64_t> seeds;
   std::string dtype = "float64";
-  LaplaceOptions options;
+  LaplaceStudy study = {
+      .problems = {}, .optimizers = laplace_optimizers(), .budgets = {}, .grid = {}, .options = {}};
   int64_t threads = 1;
   fs::path out = "runs/laplace";
   bool resume = false;
@@ -60,25 +58,29 @@ FlagValues scale_values(const std::string& scale) {
 }
 
 ordered_json to_json(const LaplaceFlags& flags) {
+  const auto& study = flags.study;
   return {{"scale", flags.scale},
           {"problems", flags.problems},
-          {"optimizers", flags.optimizers},
-          {"lrs", flags.lrs},
-          {"seeds", flags.seeds},
-          {"steps", flags.options.steps},
-          {"schedule", flags.options.schedule.name},
-          {"momentum", flags.options.momentum},
-          {"sgd_momentum", flags.options.sgd_momentum},
-          {"polar", flags.options.polar},
+          {"optimizers", study.optimizers},
+          {"lrs", study.grid.lrs},
+          {"extend_lrs", study.grid.extensions},
+          {"seeds", study.grid.seeds},
+          {"steps", study.budgets},
+          {"schedule", study.options.schedule.name},
+          {"momentum", study.options.momentum},
+          {"sgd_momentum", study.options.sgd_momentum},
+          {"polar", study.options.polar},
           {"dtype", flags.dtype},
           {"threads", flags.threads}};
 }
 
-// What a record was begun with and must go on with; problems, optimizers, learning rates and seeds may be
-// added.
+// The options that a resumed command may not change. It may add runs.
 ordered_json fixed_options(const LaplaceFlags& flags) {
   auto out = to_json(flags);
-  for (const auto* key : {"scale", "problems", "optimizers", "lrs", "seeds", "threads"}) out.erase(key);
+  for (const auto* key :
+       {"scale", "problems", "optimizers", "lrs", "extend_lrs", "seeds", "steps", "threads"}) {
+    out.erase(key);
+  }
   return out;
 }
 
@@ -96,103 +98,61 @@ void check_folder(const LaplaceFlags& flags) {
   });
 }
 
-// The runs of all problems, one after the other.
-class Sweeps {
- public:
-  Sweeps(const LaplaceFlags& flags, const std::vector<LaplaceProblem>& problems)
-      : flags_(flags),
-        options_(flags.options),
-        record_(flags.out / "metrics.jsonl", flags.options.steps),
-        terminal_(stderr),
-        runs_(problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size()) {
-    options_.dtype = flags.dtype == "float32" ? at::kFloat : at::kDouble;
-  }
-  ~Sweeps() {
-    if (terminal_.is_tty()) terminal_.show({});
-  }
-  Sweeps(const Sweeps&) = delete;
-  Sweeps& operator=(const Sweeps&) = delete;
-
-  std::vector<LaplaceSweep> of(const LaplaceProblem& problem) {
-    std::vector<LaplaceSweep> sweeps;
-    for (const auto& optimizer : flags_.optimizers) {
-      sweeps.push_back(sweep_rates(optimizer, flags_.lrs, flags_.seeds, [&](double lr, int64_t seed) {
-        const auto* known = record_.find(problem, optimizer, lr, seed);
-        const auto& run =
-            known != nullptr
-                ? *known
-                : record_.add(
-                      problem, minimize_quotient(problem, optimizer, lr, seed, options_, [&] {
-                        if (interrupt_signal() != 0)
-                          throw Interrupted(string_printf("stopped in run %zu of %zu", count_ + 1, runs_));
-                      }));
-        show(problem, run);
-        return run;
-      }));
-      const auto* best = sweeps.back().best();
-      terminal_.print(problem.str() + ", " + optimizer + ": " +
-                      (best == nullptr ? "all diverged"
-                                       : string_printf("best lr %.3g, error %.2e", best->lr, best->error)));
-    }
-    return sweeps;
-  }
-
- private:
-  void show(const LaplaceProblem& problem, const LaplaceRun& run) {
-    ++count_;
-    if (!terminal_.is_tty()) return;
-    terminal_.show({string_printf("run %zu of %zu: %s, %s, lr %.3g: error %.2e", count_, runs_,
-                                  problem.str().c_str(), run.optimizer.c_str(), run.lr, run.final_error())});
-  }
-
-  const LaplaceFlags& flags_;
-  LaplaceOptions options_;
-  LaplaceRecord record_;
-  Terminal terminal_;
-  size_t runs_;
-  size_t count_ = 0;
-};
+void print_dry_run(const CLI::App& command, const LaplaceStudy& study) {
+  const LaplaceCosts costs(study);
+  std::cout << to_toml(resolved_flags(command, {})) << '\n';
+  print_table(std::cout, cost_table(study, costs));
+  std::cout
+      << study.runs() << " runs, about " << duration(costs.seconds(study, LaplaceRecord({})))
+      << " without learning rates beyond the grid; no run was started and nothing was written (--dry-run)\n";
+}
 
 void run_laplace(const CLI::App& command, LaplaceFlags& flags) {
-  std::vector<LaplaceProblem> problems;
-  problems.reserve(flags.problems.size());
-  const auto& options = flags.options;
+  auto& study = flags.study;
   checked_usage([&] {
-    for (const auto& text : flags.problems) problems.push_back(LaplaceProblem::parse(text));
-    TensorionOptions().momentum(options.momentum).polar(options.polar).check();
-    TensorionOptions().fallback_momentum(options.sgd_momentum).check();
+    for (const auto& text : flags.problems) study.problems.push_back(LaplaceProblem::parse(text));
+    TensorionOptions().momentum(study.options.momentum).polar(study.options.polar).check();
+    TensorionOptions().fallback_momentum(study.options.sgd_momentum).check();
   });
   if (flags.config.print) {
     std::cout << to_toml(resolved_flags(command, {}));
     return;
   }
+  study.options.dtype = flags.dtype == "float32" ? at::kFloat : at::kDouble;
+  at::set_num_threads(static_cast<int>(flags.threads));
+  if (flags.config.dry_run) {
+    print_dry_run(command, study);
+    return;
+  }
   flags.out = result_path(flags.out);
   check_folder(flags);
   const InterruptGuard guard;
-  const size_t runs = problems.size() * flags.optimizers.size() * flags.lrs.size() * flags.seeds.size();
-  std::cerr << string_printf(
-      "%zu runs of %ld steps: %zu problems, %zu optimizers, %zu learning rates, %zu seeds\n", runs,
-      options.steps, problems.size(), flags.optimizers.size(), flags.lrs.size(), flags.seeds.size());
-  at::set_num_threads(static_cast<int>(flags.threads));
   fs::create_directories(flags.out);
   const FolderLock lock(flags.out);
   write_json(flags.out / "config.json", to_json(flags));
+  LaplaceRecord record(flags.out / "metrics.jsonl");
+  std::cerr << string_printf(
+      "%zu runs: %zu problems, %zu budgets, %zu optimizers, %zu learning rates, %zu seeds; about %s\n",
+      study.runs(), study.problems.size(), study.budgets.size(), study.optimizers.size(),
+      study.grid.lrs.size(), study.grid.seeds.size(),
+      duration(LaplaceCosts(study).seconds(study, record)).c_str());
 
   auto results = ordered_json::array();
   std::vector<ResultTable> tables;
   {
-    Sweeps sweeps(flags, problems);
-    for (const auto& problem : problems) {
-      const auto found = sweeps.of(problem);
-      results.push_back(to_json(problem, found));
-      tables.push_back(laplace_table(problem, found));
+    LaplaceRunner runner(study, record);
+    for (const auto& problem : study.problems) {
+      const auto sweeps = runner.sweep(problem);
+      results.push_back(to_json(problem, sweeps));
+      tables.push_back(laplace_table(problem, sweeps));
     }
   }
   tables.back().notes = {
       "(error: (x'Ax / x'x - eigenvalue) / eigenvalue; residual: ||Ax - (x'Ax / x'x) x|| / (eigenvalue "
-      "||x||); at the "
-      "learning rate of the smallest error, geometric means over the seeds)",
-      "(the paper shows this experiment in figures only: it has no numbers to set beside)"};
+      "||x||); both "
+      "are geometric means over the seeds at the learning rate with the smallest error)",
+      "(seconds: time of the steps of the fastest seed)",
+      "(the paper shows this experiment in figures only, so there are no numbers to compare with)"};
   ordered_json summary{{"experiment", "laplace"}, {"config", to_json(flags)}, {"problems", results}};
   for (const auto& table : tables) {
     summary["tables"].push_back(to_json(table));
@@ -209,38 +169,52 @@ void add_laplace(CLI::App& program) {
   auto* command = program.add_subcommand(
       "laplace",
       "The smallest eigenpair of a Laplacian in many dimensions, over the cores of a tensor train");
+  auto& study = flags->study;
   add_config_flags(*command, flags->config);
+  add_dry_run_flag(*command, flags->config);
+  command->get_option("--dry-run")
+      ->description("Print all options, the time of a step and of all runs, and do not start a run");
   add_scale(*command, flags->scale);
-  command->add_option("--problems", flags->problems, "Dimensions x points x rank: 10x32x8,20x32x8")
+  command->add_option("--problems", flags->problems, "Dimensions x points x rank, such as 10x32x8,20x32x8")
       ->delimiter(',');
-  command->add_option("--optimizers", flags->optimizers, "Optimizers")
+  command->add_option("--optimizers", study.optimizers, "Optimizers")
       ->delimiter(',')
       ->check(one_of(laplace_optimizers()))
       ->capture_default_str();
-  command->add_option("--lrs", flags->lrs, "Learning rates")->delimiter(',')->check(positive_number());
-  command->add_option("--seeds", flags->seeds, "Seeds of the train to start from")
+  command->add_option("--lrs", study.grid.lrs, "Learning rates")->delimiter(',')->check(positive_number());
+  command
+      ->add_option(
+          "--extend-lrs", study.grid.extensions,
+          "Learning rates to try beyond the edge of --lrs, as many as this, while the best one is there")
+      ->check(non_negative_count())
+      ->capture_default_str();
+  command->add_option("--seeds", study.grid.seeds, "Seeds of the random trains that runs start from")
       ->delimiter(',')
       ->check(non_negative_count());
-  command->add_option("--steps", flags->options.steps, "Steps of a run")->check(positive_count());
-  command->add_option("--schedule", flags->options.schedule.name, "Learning rate schedule")
+  command
+      ->add_option("--steps", study.budgets,
+                   "Steps of a run; several numbers are budgets, each with its own runs and its own schedule")
+      ->delimiter(',')
+      ->check(positive_count());
+  command->add_option("--schedule", study.options.schedule.name, "Learning rate schedule")
       ->check(one_of({"constant", "cosine"}))
       ->capture_default_str();
-  command->add_option("--momentum", flags->options.momentum, "Momentum of tensorion, online and muon")
+  command->add_option("--momentum", study.options.momentum, "Momentum of tensorion, online and muon")
       ->capture_default_str();
-  command->add_option("--sgd-momentum", flags->options.sgd_momentum, "Momentum of sgd-momentum")
+  command->add_option("--sgd-momentum", study.options.sgd_momentum, "Momentum of sgd-momentum")
       ->capture_default_str();
   command
-      ->add_option("--polar", flags->options.polar,
+      ->add_option("--polar", study.options.polar,
                    "Method of the polar factor: auto, halley, newton_schulz, svd")
       ->capture_default_str();
-  command->add_option("--dtype", flags->dtype, "Of the cores and all that is computed")
+  command->add_option("--dtype", flags->dtype, "Type of the cores and of the computation")
       ->check(one_of({"float64", "float32"}))
       ->capture_default_str();
   command->add_option("--threads", flags->threads, "Threads of torch")
       ->check(thread_count())
       ->capture_default_str();
   command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
-  command->add_flag("--resume", flags->resume, "Go on with what the folder has");
+  command->add_flag("--resume", flags->resume, "Keep the runs that the folder has, and add the others");
   before_help(*command, [command, flags] { show_defaults(*command, scale_values(flags->scale)); });
   command->callback([command, flags] {
     if (!flags->config.file.empty()) apply_config(*command, flags->config.file);

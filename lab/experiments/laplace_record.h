@@ -1,10 +1,11 @@
-// The runs of a sweep on disk, a line for each recorded step: what is there need not be run again.
+// The finished runs on disk, one line for each recorded point, so that a resumed command does not repeat
+// them.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <string>
-#include <tuple>
+#include <utility>
 
 #include "lab/experiments/laplace_run.h"
 
@@ -12,22 +13,19 @@ namespace tensorion::lab {
 
 class LaplaceRecord {
  public:
-  // Of runs of so many steps. Where the file is there already its whole runs are kept; half of one, as a
-  // program that was killed may leave it, is not.
-  LaplaceRecord(std::filesystem::path file, int64_t steps);
+  // Reads the complete runs of the file if it exists. An incomplete run, which a killed program may leave, is
+  // removed from the file.
+  explicit LaplaceRecord(std::filesystem::path file);
 
-  // The run, if it is there.
-  const LaplaceRun* find(const LaplaceProblem& problem, const std::string& optimizer, double lr,
-                         int64_t seed) const;
+  // Null if the file does not have the run.
+  const LaplaceRun* find(const LaplaceProblem& problem, const LaplaceRunKey& key) const;
 
-  // Added to the file at once.
+  // Appends the run to the file at once.
   const LaplaceRun& add(const LaplaceProblem& problem, const LaplaceRun& run);
 
  private:
-  using Key = std::tuple<std::string, std::string, double, int64_t>;
-
   std::filesystem::path file_;
-  std::map<Key, LaplaceRun> runs_;
+  std::map<std::pair<std::string, LaplaceRunKey>, LaplaceRun> runs_;
 };
 
 }  // namespace tensorion::lab

@@ -17,8 +17,8 @@
 namespace tensorion::lab {
 namespace {
 
-// A fixed set of modes is for the cores between: the first and the last are matrices, which have one
-// unfolding.
+// A fixed set of modes applies to the inner cores only. The first and the last core are matrices, which have
+// a single unfolding.
 Tensorion make_optimizer(const TensorTrain& train, const TensorionOptions& options) {
   std::vector<at::Tensor> matrices, tensors;
   for (const auto& core : train) (effective_order(core.sizes()) < 3 ? matrices : tensors).push_back(core);
@@ -68,18 +68,18 @@ double LaplaceRun::final_error() const {
   return diverged || points.empty() ? std::numeric_limits<double>::infinity() : points.back().error;
 }
 
-LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& optimizer_name, double lr,
-                             int64_t seed, const LaplaceOptions& options,
-                             const std::function<void()>& after_step) {
+LaplaceRun minimize_quotient(const LaplaceProblem& problem, const LaplaceRunKey& key,
+                             const LaplaceOptions& options, const std::function<void()>& after_step) {
   using Clock = std::chrono::steady_clock;
   const double exact = smallest_eigenvalue(problem.d, problem.n);
-  auto train = random_train(problem.d, problem.n, problem.rank, static_cast<uint64_t>(seed), options.dtype);
+  auto train =
+      random_train(problem.d, problem.n, problem.rank, static_cast<uint64_t>(key.seed), options.dtype);
   for (auto& core : train) core.requires_grad_(true);
-  auto optimizer = make_optimizer(train, laplace_optimizer(optimizer_name, lr, options));
-  Scheduler scheduler(optimizer, make_schedule(options.schedule, 1, options.steps));
+  auto optimizer = make_optimizer(train, laplace_optimizer(key.optimizer, key.lr, options));
+  Scheduler scheduler(optimizer, make_schedule(options.schedule, 1, key.steps));
 
-  LaplaceRun run{.optimizer = optimizer_name, .lr = lr, .seed = seed};
-  const int64_t interval = std::max<int64_t>(1, options.steps / options.records);
+  LaplaceRun run{.key = key};
+  const int64_t interval = std::max<int64_t>(1, key.steps / options.records);
   double seconds = 0;
   for (int64_t step = 0;; ++step) {
     auto start = Clock::now();
@@ -93,14 +93,14 @@ LaplaceRun minimize_quotient(const LaplaceProblem& problem, const std::string& o
     run.diverged = !std::isfinite(quotient) || any_nonfinite(gradients).item<float>() != 0;
     take_time();
     if (run.diverged) break;
-    if (step % interval == 0 || step == options.steps) {
+    if (step % interval == 0 || step == key.steps) {
       run.points.push_back({.step = step,
                             .quotient = quotient,
                             .error = std::abs(quotient - exact) / exact,
                             .residual = residual(train, quotient) / exact,
                             .seconds = seconds});
     }
-    if (step == options.steps) break;
+    if (step == key.steps) break;
     start = Clock::now();
     scheduler.prepare(step);
     optimizer.step();

@@ -1,43 +1,48 @@
-// A learning-rate sweep on one problem: every optimizer at every learning rate from the same random trains.
+// A learning-rate sweep: one optimizer and one number of steps, all learning rates from the same random
+// trains.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "lab/experiments/laplace_run.h"
-#include "lab/text/result_table.h"
 
 namespace tensorion::lab {
 
-// One optimizer at one learning rate, over the seeds. Means are geometric: errors span many decades.
+// The runs at one learning rate over all seeds. Means are geometric because errors span many decades.
 struct LaplaceRate {
   double lr = 0;
-  int64_t diverged = 0;  // how many of its runs
+  int64_t diverged = 0;  // number of runs that diverged
   // Means at the end; infinite if a run diverged.
   double error = 0;
   double residual = 0;
+  // Time of the fastest run: other processes can only slow a run down.
   double seconds_per_step = 0;
-  std::vector<LaplacePoint> points = {};  // means, step by step; empty if a run diverged
+  std::vector<LaplacePoint> points =
+      {};  // means and least times for each recorded step; empty if a run diverged
 };
 
 struct LaplaceSweep {
   std::string optimizer;
-  std::vector<LaplaceRate> rates;
+  int64_t steps = 0;
+  std::vector<LaplaceRate> rates;     // ascending
+  std::vector<double> extended = {};  // learning rates that were tried beyond the edges of the grid
 
-  // The one with the smallest error; null if all diverged.
+  // The rate with the smallest error; null if all diverged.
   const LaplaceRate* best() const;
+  // True if the best rate is the smallest or the largest one, so that a rate beyond it may be better.
+  bool is_best_at_edge() const;
 };
 
-// `run` gives the run at a learning rate and seed.
-LaplaceSweep sweep_rates(const std::string& optimizer, const std::vector<double>& lrs,
-                         const std::vector<int64_t>& seeds,
-                         const std::function<LaplaceRun(double lr, int64_t seed)>& run);
+struct SweepGrid {
+  std::vector<double> lrs;
+  std::vector<int64_t> seeds;
+  int64_t extensions = 0;  // how many learning rates may be tried beyond the edge while the best one is there
+};
 
-nlohmann::ordered_json to_json(const LaplaceProblem& problem, const std::vector<LaplaceSweep>& sweeps);
-
-// A row for each optimizer at its best learning rate.
-ResultTable laplace_table(const LaplaceProblem& problem, const std::vector<LaplaceSweep>& sweeps);
+// `run` returns the run of a key.
+LaplaceSweep sweep_rates(const std::string& optimizer, int64_t steps, const SweepGrid& grid,
+                         const std::function<LaplaceRun(const LaplaceRunKey&)>& run);
 
 }  // namespace tensorion::lab

@@ -32,7 +32,8 @@ std::optional<double> accuracy_of(const RunSummary& run) {
   return last == nullptr ? std::nullopt : std::optional(last->test_accuracy);
 }
 
-// The learning rate beyond the edge of the grid at which `best` is; none if it is inside.
+}  // namespace
+
 std::optional<double> rate_beyond(std::vector<double> lrs, double best) {
   std::sort(lrs.begin(), lrs.end());
   lrs.erase(std::unique(lrs.begin(), lrs.end()), lrs.end());
@@ -41,8 +42,6 @@ std::optional<double> rate_beyond(std::vector<double> lrs, double best) {
   if (best == lrs.back()) return best * (best / lrs[lrs.size() - 2]);
   return std::nullopt;
 }
-
-}  // namespace
 
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options) {

@@ -38,6 +38,10 @@ std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const 
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options);
 
+// The learning rate beyond the edge of the grid at which `best` is; none if `best` is inside the grid or the
+// grid has fewer than two values.
+std::optional<double> rate_beyond(std::vector<double> lrs, double best);
+
 ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<double>& lrs);
 nlohmann::ordered_json to_json(const std::vector<FoundRate>& found, const std::vector<double>& lrs);
 

@@ -24,12 +24,14 @@ def test_laplace(tmp_path):
     rows = read_json_lines(out / "metrics.jsonl")
     assert {row["problem"] for row in rows} == {"3x6x2", "5x4x2"}
     for problem in read_json(out / "summary.json")["problems"]:
+        (budget,) = problem["budgets"]
+        assert budget["steps"] == 40
         d, n = problem["dimensions"], problem["points"]
         # The reference is NumPy's eigenvalue of the 1-D matrix. Eigenvalues of a Kronecker sum are sums of eigenvalues.
         matrix = (2 * np.eye(n) - np.eye(n, k=1) - np.eye(n, k=-1)) * (n + 1) ** 2
         assert problem["eigenvalue"] == pytest.approx(d * np.linalg.eigvalsh(matrix)[0], rel=1e-12)
-        assert [entry["optimizer"] for entry in problem["optimizers"]] == optimizers
-        for entry in problem["optimizers"]:
+        assert [entry["optimizer"] for entry in budget["optimizers"]] == optimizers
+        for entry in budget["optimizers"]:
             own = [
                 row for row in rows if (row["problem"], row["optimizer"]) == (problem["problem"], entry["optimizer"])
             ]
@@ -48,12 +50,12 @@ def test_laplace(tmp_path):
             line = next(
                 line
                 for line in result.stdout.splitlines()[1:]
-                if line.split()[:2] == [entry["optimizer"], f"{best['lr']:g}"] and f"{best['error']:.2e}" in line
+                if line.split()[1:3] == [entry["optimizer"], f"{best['lr']:g}"] and f"{best['error']:.2e}" in line
             )
-            assert line.split()[2] == f"{best['error']:.2e}"
+            assert line.split()[3] == f"{best['error']:.2e}"
     assert len({row["quotient"] for row in rows if row["step"] == 0}) == 4  # problems x seeds
     assert pictures(out) == {
-        f"{name}-{problem}.png"
+        f"{name}-{problem}-40.png"
         for name in ("error_by_lr", "error_by_step", "residual_by_step")
         for problem in ("3x6x2", "5x4x2")
     }
@@ -61,6 +63,67 @@ def test_laplace(tmp_path):
     page = (out / "report" / "index.html").read_text()
     assert page.count("<h2>") == 2
     assert "already contains results" in run(*LAPLACE, "--out", out, expect=1).stderr
+
+
+def optimizers_of(out, budget=0):
+    """The results of the first problem."""
+    return read_json(out / "summary.json")["problems"][0]["budgets"][budget]["optimizers"]
+
+
+def test_each_budget_has_its_own_schedule(tmp_path):
+    """Budgets in one command, or added by --resume, equal separate commands."""
+    flags = ["laplace", "--problems", "3x6x2", "--optimizers", "tensorion,adam", "--lrs", "0.01,0.1", "--seeds", "0,1"]
+    flags += ["--schedule", "cosine", "--threads", "1"]
+    run(*flags, "--steps", "10,25", "--out", tmp_path / "both")
+    run(*flags, "--steps", "25", "--out", tmp_path / "long")
+    added = tmp_path / "added"
+    run(*flags, "--steps", "10", "--out", added)
+    first = read_json_lines(added / "metrics.jsonl")
+    run(*flags, "--steps", "10,25", "--resume", "--out", added)
+    rows = read_json_lines(added / "metrics.jsonl")
+    # Their times are equal too, so they were not run again.
+    assert [row for row in rows if row["steps"] == 10] == sorted(first, key=lambda row: row["optimizer"])
+    assert {row["steps"] for row in rows} == {10, 25}
+
+    def errors(out, budget):
+        return [[rate["error"] for rate in entry["rates"]] for entry in optimizers_of(out, budget)]
+
+    assert errors(tmp_path / "both", 1) == errors(tmp_path / "long", 0) == errors(added, 1)
+    assert errors(tmp_path / "both", 0) == errors(added, 0) != errors(added, 1)
+    for entry in optimizers_of(added, 1):
+        best = min(entry["rates"], key=lambda rate: rate["error"])
+        last = entry["best"]["points"][-1]
+        run_key = (entry["optimizer"], best["lr"], 25)
+        times = [row["seconds"] for row in rows if (row["optimizer"], row["lr"], row["step"]) == run_key]
+        assert last["seconds"] == min(times)
+        assert best["seconds_per_step"] == pytest.approx(min(times) / 25)
+    names = {"error_by_budget-3x6x2", "error_by_seconds-3x6x2"}
+    names |= {
+        f"{name}-3x6x2-{steps}" for name in ("error_by_lr", "error_by_step", "residual_by_step") for steps in (10, 25)
+    }
+    assert pictures(added) == {f"{name}.png" for name in names}
+
+
+def test_the_grid_is_extended_at_its_edge(tmp_path):
+    flags = [*LAPLACE, "--problems", "3x6x2", "--optimizers", "sgd", "--seeds", "0", "--lrs", "1e-6,1e-5"]
+    result = run(*flags, "--extend-lrs", "2", "--out", tmp_path / "out")
+    (entry,) = optimizers_of(tmp_path / "out")
+    assert entry["extended_lrs"] == pytest.approx([1e-4, 1e-3])
+    assert [rate["lr"] for rate in entry["rates"]] == pytest.approx([1e-6, 1e-5, 1e-4, 1e-3])
+    assert entry["best_is_at_edge"]
+    assert "at the edge" in result.stdout
+
+
+def test_dry_run_estimates_the_time(tmp_path):
+    flags = [*LAPLACE, "--problems", "3x6x2,5x4x2", "--optimizers", "sgd,muon", "--lrs", "0.01", "--seeds", "0,1"]
+    text = run(*flags, "--dry-run", "--out", tmp_path / "out").stdout
+    assert "steps = [40]" in text
+    assert re.search(r"^problem +sgd +muon$", text, re.MULTILINE)
+    assert re.search(r"^5x4x2 +\d+\.\d\d +\d+\.\d\d$", text, re.MULTILINE)
+    assert re.search(
+        r"^8 runs, about 0:0\d without learning rates beyond the grid; no run was started", text, re.MULTILINE
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_laplace_resumes_with_more_runs(tmp_path):
@@ -73,8 +136,8 @@ def test_laplace_resumes_with_more_runs(tmp_path):
     # The old runs are unchanged, including their times, and there are new ones.
     assert [row for row in both if row["lr"] == 0.01] == sorted(first, key=lambda row: row["optimizer"])
     assert {row["lr"] for row in both} == {0.01, 0.1}
-    problem = read_json(out / "summary.json")["problems"][0]
-    assert [rate["lr"] for rate in problem["optimizers"][0]["rates"]] == [0.01, 0.1]
+    (entry, _) = optimizers_of(out)
+    assert [rate["lr"] for rate in entry["rates"]] == [0.01, 0.1]
     message = run(*flags, "--lrs", "0.01", "--resume", "--schedule", "cosine", expect=1).stderr
     assert 'was begun with other options: schedule "constant", got "cosine"' in message
 
@@ -93,9 +156,8 @@ def test_laplace_resumes_without_flags(tmp_path):
     (tmp_path / "config.toml").write_text(printed)
     run("laplace", "--config", tmp_path / "config.toml", "--out", tmp_path / "third")
     assert read_json(tmp_path / "third" / "config.json") == read_json(out / "config.json")
-    errors = [rate["error"] for rate in read_json(out / "summary.json")["problems"][0]["optimizers"][0]["rates"]]
-    again = read_json(tmp_path / "third" / "summary.json")["problems"][0]["optimizers"][0]["rates"]
-    assert [rate["error"] for rate in again] == errors
+    errors = [rate["error"] for rate in optimizers_of(out)[0]["rates"]]
+    assert [rate["error"] for rate in optimizers_of(tmp_path / "third")[0]["rates"]] == errors
 
 
 def test_laplace_stops_at_once_and_can_be_resumed(tmp_path):
@@ -103,7 +165,7 @@ def test_laplace_stops_at_once_and_can_be_resumed(tmp_path):
     command = [PROGRAM, "laplace", "--problems", "3x4x2", "--optimizers", "sgd", "--lrs", "1e-3,1e-2", "--seeds", "0"]
     command += ["--steps", "1000000000", "--threads", "1", "--out", tmp_path / "out"]  # would run for days
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert "2 runs of 1000000000 steps" in process.stderr.readline()
+        assert "2 runs: 1 problems, 1 budgets, 1 optimizers" in process.stderr.readline()
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
         try:
@@ -118,10 +180,10 @@ def test_laplace_stops_at_once_and_can_be_resumed(tmp_path):
 def test_laplace_if_all_runs_diverge(tmp_path):
     out = tmp_path / "laplace"
     result = run(*LAPLACE, "--optimizers", "sgd", "--lrs", "1e300", "--out", out)
-    assert re.search(r"^sgd +diverged$", result.stdout, re.MULTILINE)
-    (problem,) = read_json(out / "summary.json")["problems"]
-    assert problem["optimizers"][0]["best"] is None
-    assert problem["optimizers"][0]["rates"][0]["error"] is None
+    assert re.search(r"^ *40 +sgd +diverged$", result.stdout, re.MULTILINE)
+    (entry,) = optimizers_of(out)
+    assert entry["best"] is None
+    assert entry["rates"][0]["error"] is None
     assert pictures(out) == set()
 
 
