@@ -263,7 +263,7 @@ TEST_F(SafeTensorsTest, RejectsOverlapsAndGaps) {
   };
   expect_refused(two("[0,2]", "[1,3]", 3),
                  "tensor \"b\" begins at byte 1 and overlaps the tensor before it, which ends at 2");
-  expect_refused(two("[0,2]", "[0,2]", 2), "overlaps another");
+  expect_refused(two("[0,2]", "[0,2]", 2), "overlaps the tensor before it");
   expect_refused(two("[0,2]", "[3,5]", 5), "tensor \"b\" begins at byte 3, which leaves a gap after byte 2");
   expect_refused(two("[3,5]", "[1,3]", 5), "tensor \"b\" begins at byte 1, which leaves a gap after byte 0");
   expect_refused(two("[0,2]", "[2,4]", 6), "the tensors take 4 bytes, but the file has 6 bytes of data");
