@@ -7,23 +7,19 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
-#include <cmath>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
+#include "lab/commands/compare_results.h"
 #include "lab/commands/dry_run.h"
-#include "lab/experiments/figures.h"
-#include "lab/experiments/preset_table.h"
+#include "lab/commands/workers.h"
 #include "lab/flags/validators.h"
-#include "lab/io/json_file.h"
 #include "lab/text/nearest.h"
 #include "lab/text/usage_error.h"
-#include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
-#include "lab/training/paired_difference.h"
 #include "lab/training/result_folder.h"
 #include "lab/training/run_all.h"
 
@@ -96,53 +92,39 @@ void check_reference(const CompareOptions& options, const std::vector<RunConfig>
   }
 }
 
-// What summary.json has beyond the runs: the errors that come from the size of the test set, and the
-// differences.
-void add_errors(ordered_json& summary, const std::vector<OptimizerComparison>& rows, int64_t test_samples,
-                const std::vector<PairedDifference>& differences, const std::string& reference) {
-  summary["test_samples"] = test_samples;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const double error = binomial_error(rows[i].test_accuracy.mean, test_samples);
-    summary["optimizers"][i]["binomial_error"] = std::isfinite(error) ? ordered_json(error) : nullptr;
-  }
-  if (!reference.empty()) summary["differences"] = to_json(differences, reference);
-}
-
+// An upper bound for methods without a fallback, whose second grid is left out.
 Workload workload_of(const CompareOptions& options) {
   const int64_t epochs = options.flags.common.training.epochs;
   const auto seeds = static_cast<int64_t>(options.seeds.size());
   Workload workload{.runs = seeds, .epochs = seeds * epochs};
   if (!options.grid) return workload;
-  const auto searched = static_cast<int64_t>(options.search.lrs.size());
+  const auto searched = static_cast<int64_t>(options.search.lrs.size() + options.search.fallback_lrs.size());
   workload.runs += searched;
   workload.epochs += searched * options.search.epochs.value_or(epochs);
   return workload;
 }
 
-// The learning rate of each method, from the configurations of its runs.
-std::map<std::string, double> read_rates(const fs::path& folder, const std::vector<RunSummary>& runs) {
-  std::map<std::string, double> rates;
-  for (const auto& run : runs) {
-    read_json(folder / run.identity.run / "config.json", [&](const nlohmann::json& config) {
-      rates[run.identity.method()] = config.at("lr").get<double>();
-    });
-  }
-  return rates;
-}
-
-// --grid, --grid-lrs, --grid-epochs and --grid-seed.
+// --grid and the flags that go with it.
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
   command
       .add_flag(
           "--grid", options.grid,
-          "Search a learning rate for every method first, on the same grid, by samples held out from the "
-          "training set (--validation), and compare with those")
+          "First search a learning rate for every method on the same grid, by the accuracy on samples held "
+          "out from the training set (--validation), and compare at the rates that were found")
       ->group(group);
   command.add_option("--grid-lrs", options.search.lrs, "The grid")
       ->delimiter(',')
       ->check(positive_number())
       ->capture_default_str()
+      ->needs("--grid")
+      ->group(group);
+  command
+      .add_option("--grid-fallback-lrs", options.search.fallback_lrs,
+                  "Then search --fallback-lr on this grid, at the best --lr, for every method that has a "
+                  "fallback (default: do not)")
+      ->delimiter(',')
+      ->check(positive_number())
       ->needs("--grid")
       ->group(group);
   command.add_option("--grid-epochs", options.search.epochs, "Epochs of its runs (default: --epochs)")
@@ -156,10 +138,6 @@ void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
       ->group(group);
 }
 
-void print_differences(const std::vector<PairedDifference>& differences, const std::string& reference) {
-  if (!reference.empty()) print_table(std::cout, difference_table(differences, reference));
-}
-
 }  // namespace
 
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
@@ -168,6 +146,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     set_missing(command, preset->flags);
   }
   check_distinct(options.seeds, "--seeds");
+  auto& threads = options.flags.common.threads;
+  if (command.get_option("--threads")->empty()) threads = std::max<int64_t>(1, threads / options.jobs);
   // A search must not look at the test set.
   auto& validation = options.flags.common.data.validation;
   if (options.grid && !validation) validation = 0;
@@ -182,8 +162,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
              (preset != nullptr ? preset->name : "compare-" + common.dataset + "-" + common.model);
   }
   folder = result_path(folder);
-  const auto runs_options = run_options(options.flags, folder);
-  const auto grid_options = run_options(options.flags, folder.string() + "-grid");
+  auto runs_options = run_options(options.flags, folder);
+  auto grid_options = run_options(options.flags, folder.string() + "-grid");
   check_folders(each_seed(configs, options.seeds), runs_options);
   if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
@@ -197,44 +177,36 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   const auto is_over = [&](const RunConfig& run) {
     return fs::exists(folder / seed_name(run) / "summary.json");
   };
-  if (!std::all_of(runs.begin(), runs.end(), is_over)) print_plan(configs, data, workload);
+  const bool has_work = !std::all_of(runs.begin(), runs.end(), is_over);
+  if (has_work && !options.is_worker) print_plan(configs, data, workload);
   const InterruptGuard guard;
   if (!options.grid) check_runs(runs, data, runs_options);  // a search sets the learning rates
   fs::create_directories(folder);
   write_config(command, options.flags, configs, folder);
+  std::optional<Workers> workers;
+  if (options.jobs > 1 && has_work) {
+    workers.emplace(options.jobs - 1,
+                    std::vector<std::string>{"--jobs", "1", "--threads", std::to_string(common.threads),
+                                             "--resume", "--worker"});
+    runs_options.resume = grid_options.resume = true;
+  }
+  runs_options.shared = grid_options.shared = workers || options.is_worker;
   ordered_json searched;
   if (options.grid) {
     const auto found = search_rates(configs, data, options.search, grid_options);
-    print_table(std::cout, search_table(found, options.search.lrs));
-    searched = to_json(found, options.search.lrs);
+    for (const auto& table : search_tables(found, options.search)) print_table(std::cout, table);
+    searched = to_json(found, options.search);
   }
   run_all(each_seed(configs, options.seeds), data, runs_options);  // at the rates that were found
-  const auto summaries = recorded_runs(folder);
-  for (const auto& summary : summaries) {
-    if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
-  }
-  const auto rows = compare(summaries);
-  auto summary = to_json(rows, summaries);
-  const auto differences = options.reference.empty() ? std::vector<PairedDifference>()
-                                                     : paired_differences(summaries, options.reference);
-  add_errors(summary, rows, data.test.count(), differences, options.reference);
-  if (!searched.is_null()) summary["grid"] = searched;
-  if (preset == nullptr) {
-    write_json(folder / "summary.json", summary);
-    print_comparison(std::cout, rows, data.test.count());
-    print_differences(differences, options.reference);
-    std::cout << "results in " << folder.string() << '\n';
-    return;
-  }
-  const auto table = preset_table(*preset, options.scale, rows, configs.front(),
-                                  read_rates(folder, summaries), data.test.count());
-  summary["preset"] = preset->name;
-  summary["scale"] = options.scale;
-  summary["table"] = to_json(table);
-  write_json(folder / "summary.json", summary);
-  print_table(std::cout, table);
-  print_differences(differences, options.reference);
-  draw_figures(folder);
+  if (options.is_worker) return;
+  if (workers) workers->wait();  // each of them writes the runs' summary
+  write_results({.folder = folder,
+                 .config = configs.front(),
+                 .test_samples = data.test.count(),
+                 .reference = options.reference,
+                 .search = searched,
+                 .preset = preset,
+                 .scale = options.scale});
 }
 
 void add_comparison_flags(CLI::App& command, CompareOptions& options) {
@@ -252,12 +224,22 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->capture_default_str()
       ->group("Training");
   command
+      .add_option("--jobs", options.jobs,
+                  "Do so many runs at a time, each in a process of its own with --threads threads (default "
+                  "then: a share of the cores)")
+      ->check(positive_count())
+      ->capture_default_str()
+      ->take_last()
+      ->group("Training");
+  command.add_flag("--worker", options.is_worker, "")->group("");  // --jobs starts such processes
+  command
       .add_option("--reference", options.reference,
                   "Show the differences of test accuracies from this method, paired by seed, with 95 % "
                   "confidence intervals")
       ->group("Output");
   add_rate_search_flags(command, options);
   add_run_flags(command, options.flags);
+  command.get_option("--threads")->take_last();
   command.get_option("--grid")->excludes("--lr");
 }
 

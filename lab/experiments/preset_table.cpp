@@ -41,7 +41,7 @@ std::string setup_title(const RunConfig& config) {
 
 ResultTable preset_table(const Preset& preset, const std::string& scale,
                          const std::vector<OptimizerComparison>& rows, const RunConfig& config,
-                         const std::map<std::string, double>& rates, int64_t test_samples) {
+                         const std::map<std::string, std::string>& rates, int64_t test_samples) {
   const bool with_paper = matches_paper(preset, config);
   ResultTable table{.title = (preset.title.empty() ? "" : preset.title + ": ") + setup_title(config),
                     .header = {"method", "paper's name", "lr", "runs", "accuracy %", "binomial"},
@@ -66,7 +66,7 @@ ResultTable preset_table(const Preset& preset, const std::string& scale,
     const auto rate = rates.find(row.optimizer);
     TableRow cells{row.optimizer,
                    is_preset ? method->title : "-",
-                   rate == rates.end() ? "-" : string_printf("%.3g", rate->second),
+                   rate == rates.end() ? "-" : rate->second,
                    std::to_string(row.runs),
                    cell(row.test_accuracy, 2, 100),
                    binomial_cell(row, test_samples)};
