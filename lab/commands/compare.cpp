@@ -16,6 +16,7 @@
 #include "lab/commands/compare_results.h"
 #include "lab/commands/dry_run.h"
 #include "lab/commands/workers.h"
+#include "lab/experiments/deviations.h"
 #include "lab/flags/validators.h"
 #include "lab/text/nearest.h"
 #include "lab/text/usage_error.h"
@@ -36,12 +37,12 @@ void check_distinct(const std::vector<T>& values, const char* flag) {
 }
 
 // "sgd", "name=tensorion", or a method of the preset.
-Method find_method(const std::string& text, const Preset* preset) {
+Method find_method(const std::string& text, const Preset* preset, const std::string& scale) {
   std::vector<std::string> known;
   if (preset != nullptr) {
-    for (const auto& [method, title, paper] : preset->methods) {
-      if (method.name == text) return method;
-      known.push_back(method.name);
+    for (const auto& method : preset->methods) {
+      if (method.method.name == text) return preset->method(method, scale);
+      known.push_back(method.method.name);
     }
   }
   const auto equals = text.find('=');
@@ -58,9 +59,9 @@ Method find_method(const std::string& text, const Preset* preset) {
 std::vector<Method> find_methods(const CompareOptions& options, const Preset* preset) {
   std::vector<Method> methods;
   methods.reserve(options.optimizers.size());
-  for (const auto& text : options.optimizers) methods.push_back(find_method(text, preset));
+  for (const auto& text : options.optimizers) methods.push_back(find_method(text, preset, options.scale));
   if (methods.empty() && preset != nullptr) {
-    for (const auto& method : preset->methods) methods.push_back(method.method);
+    for (const auto& method : preset->methods) methods.push_back(preset->method(method, options.scale));
   } else if (methods.empty()) {
     for (const auto& name : optimizer_names()) methods.push_back({name, name});
   }
@@ -82,11 +83,15 @@ std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const st
   return runs;
 }
 
+bool has_method(const std::vector<RunConfig>& configs, const std::string& name) {
+  return std::any_of(configs.begin(), configs.end(),
+                     [&](const RunConfig& config) { return method_name(config) == name; });
+}
+
 void check_reference(const CompareOptions& options, const std::vector<RunConfig>& configs) {
-  if (options.reference.empty()) return;
   std::vector<std::string> names;
   for (const auto& config : configs) names.push_back(method_name(config));
-  if (std::find(names.begin(), names.end(), options.reference) == names.end()) {
+  if (!has_method(configs, options.reference)) {
     throw UsageError("--reference must be one of the methods that are compared, " + c10::Join(", ", names) +
                      ", got '" + options.reference + "'" + did_you_mean(options.reference, names));
   }
@@ -141,6 +146,7 @@ void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
 }  // namespace
 
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
+  const bool has_reference = !options.reference.empty();
   if (preset != nullptr) {
     set_missing(command, preset->scale(options.scale));
     set_missing(command, preset->flags);
@@ -152,7 +158,11 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   auto& validation = options.flags.common.data.validation;
   if (options.grid && !validation) validation = 0;
   auto configs = make_configs(options.flags, checked_usage([&] { return find_methods(options, preset); }));
-  check_reference(options, configs);
+  if (has_reference) {
+    check_reference(options, configs);
+  } else if (!has_method(configs, options.reference)) {
+    options.reference.clear();  // the preset's, which is not compared
+  }
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
@@ -197,6 +207,11 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     for (const auto& table : search_tables(found, options.search)) print_table(std::cout, table);
     searched = to_json(found, options.search);
   }
+  std::vector<std::string> all_deviations;
+  if (preset != nullptr) {
+    all_deviations = deviations(*preset, configs);
+    for (auto& config : configs) config.deviations = deviations(*preset, {config});
+  }
   run_all(each_seed(configs, options.seeds), data, runs_options);  // at the rates that were found
   if (options.is_worker) return;
   if (workers) workers->wait();  // each of them writes the runs' summary
@@ -206,7 +221,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
                  .reference = options.reference,
                  .search = searched,
                  .preset = preset,
-                 .scale = options.scale});
+                 .scale = options.scale,
+                 .deviations = all_deviations});
 }
 
 void add_comparison_flags(CLI::App& command, CompareOptions& options) {
@@ -267,7 +283,10 @@ void add_compare(CLI::App& program) {
       program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
   std::vector<std::string> names;
   for (const auto& preset : comparison_presets()) names.push_back(preset.name);
-  command->add_option("--preset", options->preset_name, "An experiment of the paper")->check(one_of(names));
+  command
+      ->add_option("--preset", options->preset_name,
+                   "An experiment of the paper, or unfoldings: several unfoldings under one protocol")
+      ->check(one_of(names));
   add_comparison_flags(*command, *options);
   command->callback([command, options] {
     options->flags.given = given_flags(*command);

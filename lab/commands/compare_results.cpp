@@ -52,7 +52,7 @@ void print_differences(const std::vector<PairedDifference>& differences, const s
 }  // namespace
 
 void write_results(const CompareResults& results) {
-  const auto& [folder, config, test_samples, reference, search, preset, scale] = results;
+  const auto& [folder, config, test_samples, reference, search, preset, scale, deviations] = results;
   const FolderLock lock(folder, /*wait=*/true);
   const auto runs = recorded_runs(folder);
   for (const auto& run : runs) {
@@ -71,9 +71,11 @@ void write_results(const CompareResults& results) {
     std::cout << "results in " << folder.string() << '\n';
     return;
   }
-  const auto table = preset_table(*preset, scale, rows, config, read_rates(folder, runs), test_samples);
+  const auto table =
+      preset_table(*preset, scale, rows, config, read_rates(folder, runs), test_samples, deviations);
   summary["preset"] = preset->name;
   summary["scale"] = scale;
+  if (!deviations.empty()) summary["deviations"] = deviations;
   summary["table"] = to_json(table);
   write_json(folder / "summary.json", summary);
   print_table(std::cout, table);

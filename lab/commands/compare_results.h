@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "lab/experiments/presets.h"
 #include "lab/training/run_config.h"
@@ -18,6 +19,7 @@ struct CompareResults {
   nlohmann::ordered_json search;  // the search for learning rates; null: none
   const Preset* preset;           // may be null
   std::string scale;
+  std::vector<std::string> deviations;  // from the paper
 };
 
 // Writes summary.json and prints the tables.
