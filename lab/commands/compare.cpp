@@ -7,23 +7,20 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
-#include <cmath>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
+#include "lab/commands/compare_results.h"
 #include "lab/commands/dry_run.h"
-#include "lab/experiments/figures.h"
-#include "lab/experiments/preset_table.h"
+#include "lab/commands/workers.h"
+#include "lab/experiments/deviations.h"
 #include "lab/flags/validators.h"
-#include "lab/io/json_file.h"
 #include "lab/text/nearest.h"
 #include "lab/text/usage_error.h"
-#include "lab/training/comparison.h"
 #include "lab/training/interrupt.h"
-#include "lab/training/paired_difference.h"
 #include "lab/training/result_folder.h"
 #include "lab/training/run_all.h"
 
@@ -40,12 +37,12 @@ void check_distinct(const std::vector<T>& values, const char* flag) {
 }
 
 // "sgd", "name=tensorion", or a method of the preset.
-Method find_method(const std::string& text, const Preset* preset) {
+Method find_method(const std::string& text, const Preset* preset, const std::string& scale) {
   std::vector<std::string> known;
   if (preset != nullptr) {
-    for (const auto& [method, title, paper] : preset->methods) {
-      if (method.name == text) return method;
-      known.push_back(method.name);
+    for (const auto& method : preset->methods) {
+      if (method.method.name == text) return preset->method(method, scale);
+      known.push_back(method.method.name);
     }
   }
   const auto equals = text.find('=');
@@ -62,9 +59,9 @@ Method find_method(const std::string& text, const Preset* preset) {
 std::vector<Method> find_methods(const CompareOptions& options, const Preset* preset) {
   std::vector<Method> methods;
   methods.reserve(options.optimizers.size());
-  for (const auto& text : options.optimizers) methods.push_back(find_method(text, preset));
+  for (const auto& text : options.optimizers) methods.push_back(find_method(text, preset, options.scale));
   if (methods.empty() && preset != nullptr) {
-    for (const auto& method : preset->methods) methods.push_back(method.method);
+    for (const auto& method : preset->methods) methods.push_back(preset->method(method, options.scale));
   } else if (methods.empty()) {
     for (const auto& name : optimizer_names()) methods.push_back({name, name});
   }
@@ -86,63 +83,53 @@ std::vector<RunConfig> each_seed(const std::vector<RunConfig>& configs, const st
   return runs;
 }
 
+bool has_method(const std::vector<RunConfig>& configs, const std::string& name) {
+  return std::any_of(configs.begin(), configs.end(),
+                     [&](const RunConfig& config) { return method_name(config) == name; });
+}
+
 void check_reference(const CompareOptions& options, const std::vector<RunConfig>& configs) {
-  if (options.reference.empty()) return;
   std::vector<std::string> names;
   for (const auto& config : configs) names.push_back(method_name(config));
-  if (std::find(names.begin(), names.end(), options.reference) == names.end()) {
+  if (!has_method(configs, options.reference)) {
     throw UsageError("--reference must be one of the methods that are compared, " + c10::Join(", ", names) +
                      ", got '" + options.reference + "'" + did_you_mean(options.reference, names));
   }
 }
 
-// What summary.json has beyond the runs: the errors that come from the size of the test set, and the
-// differences.
-void add_errors(ordered_json& summary, const std::vector<OptimizerComparison>& rows, int64_t test_samples,
-                const std::vector<PairedDifference>& differences, const std::string& reference) {
-  summary["test_samples"] = test_samples;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const double error = binomial_error(rows[i].test_accuracy.mean, test_samples);
-    summary["optimizers"][i]["binomial_error"] = std::isfinite(error) ? ordered_json(error) : nullptr;
-  }
-  if (!reference.empty()) summary["differences"] = to_json(differences, reference);
-}
-
+// An upper bound for methods without a fallback, whose second grid is left out.
 Workload workload_of(const CompareOptions& options) {
   const int64_t epochs = options.flags.common.training.epochs;
   const auto seeds = static_cast<int64_t>(options.seeds.size());
   Workload workload{.runs = seeds, .epochs = seeds * epochs};
   if (!options.grid) return workload;
-  const auto searched = static_cast<int64_t>(options.search.lrs.size());
+  const auto searched = static_cast<int64_t>(options.search.lrs.size() + options.search.fallback_lrs.size());
   workload.runs += searched;
   workload.epochs += searched * options.search.epochs.value_or(epochs);
   return workload;
 }
 
-// The learning rate of each method, from the configurations of its runs.
-std::map<std::string, double> read_rates(const fs::path& folder, const std::vector<RunSummary>& runs) {
-  std::map<std::string, double> rates;
-  for (const auto& run : runs) {
-    read_json(folder / run.identity.run / "config.json", [&](const nlohmann::json& config) {
-      rates[run.identity.method()] = config.at("lr").get<double>();
-    });
-  }
-  return rates;
-}
-
-// --grid, --grid-lrs, --grid-epochs and --grid-seed.
+// --grid and the flags that go with it.
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
   command
       .add_flag(
           "--grid", options.grid,
-          "Search a learning rate for every method first, on the same grid, by samples held out from the "
-          "training set (--validation), and compare with those")
+          "First search a learning rate for every method on the same grid, by the accuracy on samples held "
+          "out from the training set (--validation), and compare at the rates that were found")
       ->group(group);
   command.add_option("--grid-lrs", options.search.lrs, "The grid")
       ->delimiter(',')
       ->check(positive_number())
       ->capture_default_str()
+      ->needs("--grid")
+      ->group(group);
+  command
+      .add_option("--grid-fallback-lrs", options.search.fallback_lrs,
+                  "Then search --fallback-lr on this grid, at the best --lr, for every method that has a "
+                  "fallback (default: do not)")
+      ->delimiter(',')
+      ->check(positive_number())
       ->needs("--grid")
       ->group(group);
   command.add_option("--grid-epochs", options.search.epochs, "Epochs of its runs (default: --epochs)")
@@ -156,23 +143,26 @@ void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
       ->group(group);
 }
 
-void print_differences(const std::vector<PairedDifference>& differences, const std::string& reference) {
-  if (!reference.empty()) print_table(std::cout, difference_table(differences, reference));
-}
-
 }  // namespace
 
 void run_comparison(CLI::App& command, CompareOptions& options, const Preset* preset) {
+  const bool has_reference = !options.reference.empty();
   if (preset != nullptr) {
     set_missing(command, preset->scale(options.scale));
     set_missing(command, preset->flags);
   }
   check_distinct(options.seeds, "--seeds");
+  auto& threads = options.flags.common.threads;
+  if (command.get_option("--threads")->empty()) threads = std::max<int64_t>(1, threads / options.jobs);
   // A search must not look at the test set.
   auto& validation = options.flags.common.data.validation;
   if (options.grid && !validation) validation = 0;
   auto configs = make_configs(options.flags, checked_usage([&] { return find_methods(options, preset); }));
-  check_reference(options, configs);
+  if (has_reference) {
+    check_reference(options, configs);
+  } else if (!has_method(configs, options.reference)) {
+    options.reference.clear();  // the preset's, which is not compared
+  }
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
   at::set_num_threads(static_cast<int>(common.threads));
@@ -182,8 +172,8 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
              (preset != nullptr ? preset->name : "compare-" + common.dataset + "-" + common.model);
   }
   folder = result_path(folder);
-  const auto runs_options = run_options(options.flags, folder);
-  const auto grid_options = run_options(options.flags, folder.string() + "-grid");
+  auto runs_options = run_options(options.flags, folder);
+  auto grid_options = run_options(options.flags, folder.string() + "-grid");
   check_folders(each_seed(configs, options.seeds), runs_options);
   if (options.grid) check_folders(search_runs(configs, options.search), grid_options, method_name);
 
@@ -197,44 +187,42 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   const auto is_over = [&](const RunConfig& run) {
     return fs::exists(folder / seed_name(run) / "summary.json");
   };
-  if (!std::all_of(runs.begin(), runs.end(), is_over)) print_plan(configs, data, workload);
+  const bool has_work = !std::all_of(runs.begin(), runs.end(), is_over);
+  if (has_work && !options.is_worker) print_plan(configs, data, workload);
   const InterruptGuard guard;
   if (!options.grid) check_runs(runs, data, runs_options);  // a search sets the learning rates
   fs::create_directories(folder);
   write_config(command, options.flags, configs, folder);
+  std::optional<Workers> workers;
+  if (options.jobs > 1 && has_work) {
+    workers.emplace(options.jobs - 1,
+                    std::vector<std::string>{"--jobs", "1", "--threads", std::to_string(common.threads),
+                                             "--resume", "--worker"});
+    runs_options.resume = grid_options.resume = true;
+  }
+  runs_options.shared = grid_options.shared = workers || options.is_worker;
   ordered_json searched;
   if (options.grid) {
     const auto found = search_rates(configs, data, options.search, grid_options);
-    print_table(std::cout, search_table(found, options.search.lrs));
-    searched = to_json(found, options.search.lrs);
+    for (const auto& table : search_tables(found, options.search)) print_table(std::cout, table);
+    searched = to_json(found, options.search);
+  }
+  std::vector<std::string> all_deviations;
+  if (preset != nullptr) {
+    all_deviations = deviations(*preset, configs);
+    for (auto& config : configs) config.deviations = deviations(*preset, {config});
   }
   run_all(each_seed(configs, options.seeds), data, runs_options);  // at the rates that were found
-  const auto summaries = recorded_runs(folder);
-  for (const auto& summary : summaries) {
-    if (summary.diverged) std::cout << summary.identity.run << " diverged: " << summary.reason << '\n';
-  }
-  const auto rows = compare(summaries);
-  auto summary = to_json(rows, summaries);
-  const auto differences = options.reference.empty() ? std::vector<PairedDifference>()
-                                                     : paired_differences(summaries, options.reference);
-  add_errors(summary, rows, data.test.count(), differences, options.reference);
-  if (!searched.is_null()) summary["grid"] = searched;
-  if (preset == nullptr) {
-    write_json(folder / "summary.json", summary);
-    print_comparison(std::cout, rows, data.test.count());
-    print_differences(differences, options.reference);
-    std::cout << "results in " << folder.string() << '\n';
-    return;
-  }
-  const auto table = preset_table(*preset, options.scale, rows, configs.front(),
-                                  read_rates(folder, summaries), data.test.count());
-  summary["preset"] = preset->name;
-  summary["scale"] = options.scale;
-  summary["table"] = to_json(table);
-  write_json(folder / "summary.json", summary);
-  print_table(std::cout, table);
-  print_differences(differences, options.reference);
-  draw_figures(folder);
+  if (options.is_worker) return;
+  if (workers) workers->wait();  // each of them writes the runs' summary
+  write_results({.folder = folder,
+                 .config = configs.front(),
+                 .test_samples = data.test.count(),
+                 .reference = options.reference,
+                 .search = searched,
+                 .preset = preset,
+                 .scale = options.scale,
+                 .deviations = all_deviations});
 }
 
 void add_comparison_flags(CLI::App& command, CompareOptions& options) {
@@ -252,12 +240,22 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->capture_default_str()
       ->group("Training");
   command
+      .add_option("--jobs", options.jobs,
+                  "Do so many runs at a time, each in a process of its own with --threads threads (default "
+                  "then: a share of the cores)")
+      ->check(positive_count())
+      ->capture_default_str()
+      ->take_last()
+      ->group("Training");
+  command.add_flag("--worker", options.is_worker, "")->group("");  // --jobs starts such processes
+  command
       .add_option("--reference", options.reference,
                   "Show the differences of test accuracies from this method, paired by seed, with 95 % "
                   "confidence intervals")
       ->group("Output");
   add_rate_search_flags(command, options);
   add_run_flags(command, options.flags);
+  command.get_option("--threads")->take_last();
   command.get_option("--grid")->excludes("--lr");
 }
 
@@ -285,7 +283,10 @@ void add_compare(CLI::App& program) {
       program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
   std::vector<std::string> names;
   for (const auto& preset : comparison_presets()) names.push_back(preset.name);
-  command->add_option("--preset", options->preset_name, "An experiment of the paper")->check(one_of(names));
+  command
+      ->add_option("--preset", options->preset_name,
+                   "An experiment of the paper, or unfoldings: several unfoldings under one protocol")
+      ->check(one_of(names));
   add_comparison_flags(*command, *options);
   command->callback([command, options] {
     options->flags.given = given_flags(*command);

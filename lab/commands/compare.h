@@ -19,7 +19,9 @@ struct CompareOptions {
   RunFlags flags;
   std::vector<std::string> optimizers;  // if empty, all methods of the preset, or all optimizers
   std::vector<int64_t> seeds = {0};
-  bool grid = false;  // search a learning rate for every method first
+  int64_t jobs = 1;        // processes that share the runs
+  bool is_worker = false;  // one of those that --jobs started
+  bool grid = false;       // search a learning rate for every method first
   RateSearchOptions search;
   std::string scale = "paper";
   std::string preset_name;

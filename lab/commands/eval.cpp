@@ -46,9 +46,9 @@ struct EvalOptions {
 // Returns true if eval uses this flag of training runs.
 bool is_used(const std::string& flag) {
   static const std::set<std::string> used{
-      "--help",   "--config", "--dataset", "--data",    "--image-size", "--limit-test",
-      "--model",  "--width",  "--depths",  "--stem",    "--weights",    "--batch-size",
-      "--device", "--amp",    "--threads", "--workers", "--out",        "--channels-last"};
+      "--help",  "--config",  "--dataset", "--data", "--image-size",   "--limit-test", "--transpose",
+      "--model", "--width",   "--depths",  "--stem", "--weights",      "--batch-size", "--device",
+      "--amp",   "--threads", "--workers", "--out",  "--channels-last"};
   return used.contains(flag);
 }
 

@@ -13,6 +13,7 @@
 
 #include "lab/commands/dry_run.h"
 #include "lab/experiments/convolution_norms.h"
+#include "lab/experiments/deviations.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/presets.h"
 #include "lab/experiments/tightness.h"
@@ -99,23 +100,25 @@ FlagValues default_values(const std::string& scale) {
   return values;
 }
 
-const Method& default_method() {
-  const auto& methods = comparison_presets().front().methods;
-  return std::find_if(methods.begin(), methods.end(),
-                      [](const PresetMethod& method) { return method.method.name == kMethod; })
-      ->method;
+Method default_method(const std::string& scale) {
+  const auto& preset = comparison_presets().front();
+  return preset.method(
+      *std::find_if(preset.methods.begin(), preset.methods.end(),
+                    [](const PresetMethod& method) { return method.method.name == kMethod; }),
+      scale);
 }
 
 void show_help_defaults(CLI::App& command, const TightnessOptions& options) {
   show_defaults(command, default_values(options.scale));
-  show_optimizer_defaults(command, {default_method()});
+  show_optimizer_defaults(command, {default_method(options.scale)});
 }
 
 void run_tightness(CLI::App& command, TightnessOptions& options) {
   options.flags.given = given_flags(command);
   if (!options.flags.config.file.empty()) apply_config(command, options.flags.config.file);
   set_missing(command, default_values(options.scale));
-  const auto config = make_configs(options.flags, {default_method()}).front();
+  auto config = make_configs(options.flags, {default_method(options.scale)}).front();
+  config.deviations = deviations(comparison_presets().front(), {config});
   if (printed_config(command, options.flags, {config})) return;
   const auto folder = result_path(options.flags.out.empty() ? "runs/tightness" : options.flags.out);
   check_owner(folder, ResultKind::kTightness, options.flags.resume);
@@ -145,9 +148,11 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
 
   const auto kernels = read_safetensors(folder / "run" / "weights.safetensors").tensors;
   const auto convolutions = convolution_norms(kernels, options.convolution);
-  const std::vector<ResultTable> tables{tightness_table(collector.collected()),
-                                        layer_table(collector.collected()),
-                                        convolution_table(convolutions, options.convolution)};
+  std::vector<ResultTable> tables{tightness_table(collector.collected()), layer_table(collector.collected()),
+                                  convolution_table(convolutions, options.convolution)};
+  auto& notes = tables.front().notes;
+  notes.emplace_back("Deviations from the paper, and choices that it leaves open:");
+  for (const auto& sentence : config.deviations) notes.push_back("- " + sentence);
   auto settings = to_json(config);
   settings["scale"] = options.scale;
   settings["every"] = options.every;

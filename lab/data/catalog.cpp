@@ -18,6 +18,7 @@ namespace tensorion::lab {
 namespace {
 
 constexpr int64_t kMaxImageSize = 16384;
+constexpr size_t kRgbChannels = 3;
 
 namespace fs = std::filesystem;
 
@@ -247,13 +248,27 @@ DatasetSplits load_dataset(const std::string& name, const DatasetOptions& option
   const int64_t side = options.image_size.value_or(kLargeImageSize);
   ImageSize size{side, side};
   if (own_size && !options.image_size) size = *own_size;
-  out.train_transform = {size, RandomResizedCrop{}, /*flip=*/true, entry.normalization};
-  out.test_transform = {size, CenterCrop{std::lround(static_cast<double>(side) * 8 / 7)}, /*flip=*/false,
-                        entry.normalization};
+  TORCH_CHECK_VALUE(options.flip == "none" || options.flip == "horizontal" || options.flip == "both",
+                    "[tensorion.data] --flip must be none, horizontal or both, got ", options.flip);
+  out.train_transform = {size, RandomResizedCrop{}, options.flip != "none", entry.normalization};
+  out.train_transform.flip_vertical = options.flip == "both";
+  out.test_transform = {size, {}, /*flip=*/false, entry.normalization};
   if (own_size == size) {
     out.train_transform.crop = PaddedCrop{kPadding};
     out.test_transform.crop = PaddedCrop{0};
+  } else {
+    // Pretrained weights are made for three channels.
+    const bool is_pretrained = options.resized && entry.normalization.mean.size() == kRgbChannels;
+    const auto resized = is_pretrained ? *options.resized : ResizedPictures{entry.normalization};
+    const double shorter_side = static_cast<double>(side) / resized.crop_pct;
+    out.test_transform.crop =
+        CenterCrop{is_pretrained ? static_cast<int64_t>(shorter_side) : std::lround(shorter_side)};
+    for (auto* transform : {&out.train_transform, &out.test_transform}) {
+      transform->normalization = resized.normalization;
+      transform->interpolation = resized.interpolation;
+    }
   }
+  out.train_transform.transpose = out.test_transform.transpose = options.transpose;
   return out;
 }
 

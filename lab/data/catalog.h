@@ -17,6 +17,13 @@ std::vector<std::string> dataset_names();
 // Its name for people: "CIFAR-10" for cifar10.
 std::string dataset_title(const std::string& name);
 
+// How the weights of a model expect pictures that are resized.
+struct ResizedPictures {
+  Normalization normalization;
+  Interpolation interpolation = Interpolation::kBilinear;
+  double crop_pct = 0.875;  // share of the shorter side that the center crop of a test keeps
+};
+
 struct DatasetOptions {
   // The data set's folder, or one with a subfolder of the data set's name. If
   // empty, the environment's TENSORION_DATA is taken, then, for fashion-mnist,
@@ -32,6 +39,9 @@ struct DatasetOptions {
   // counts; 0: a tenth of the samples to train on.
   std::optional<int64_t> validation = std::nullopt;
   uint64_t subset_seed = 0;
+  std::string flip = "horizontal";  // random flips of pictures to train on: none, horizontal or both
+  bool transpose = false;           // exchange height and width of all pictures
+  std::optional<ResizedPictures> resized = std::nullopt;  // by default the data set's normalization, bilinear
   // Pictures of a split that need more bytes than this are decoded at use.
   int64_t memory_limit = default_memory_limit();
 };
@@ -46,8 +56,8 @@ struct DatasetSplits {
   Dataset test;
   std::optional<Dataset> validation;  // held out from the training set
   // Images in their own size: random crop with a padding of 4 and flip to train, unchanged to test. Images in
-  // another size: random resized crop and flip to train; the shorter side resized to 8/7 of the size and a
-  // center crop to test.
+  // another size: random resized crop and flip to train; the shorter side resized to the size divided by
+  // crop_pct and a center crop to test.
   Transform train_transform;
   Transform test_transform;
 };

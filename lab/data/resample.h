@@ -1,5 +1,7 @@
-// Resizes images with a triangle filter that is widened for downsampling, like bilinear interpolation with
-// antialiasing in torch and Pillow.
+// Resizes images like torch and Pillow with antialiasing: the filter is widened for downsampling.
+//
+//   bilinear  max(0, 1 - |x|)
+//   bicubic   the cubic convolution filter with a = -1/2, for |x| < 2; results are clamped to [0, 255]
 #pragma once
 
 #include <functional>
@@ -8,6 +10,8 @@
 #include "lab/data/image.h"
 
 namespace tensorion::lab {
+
+enum class Interpolation { kBilinear, kBicubic };
 
 // A rectangle of pixels.
 struct Box {
@@ -19,6 +23,7 @@ struct Box {
 // Resizes the part `crop` of the image to the size `resized` and computes the part `window` of the result.
 // Calls emit(channel, y, row) for each row of the window; a row has window.size.width values in [0, 255].
 void resample(const ImageView& image, const Box& crop, ImageSize resized, const Box& window,
-              const std::function<void(int64_t, int64_t, const float*)>& emit);
+              const std::function<void(int64_t, int64_t, const float*)>& emit,
+              Interpolation interpolation = Interpolation::kBilinear);
 
 }  // namespace tensorion::lab

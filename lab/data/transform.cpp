@@ -11,14 +11,18 @@ namespace {
 // Where the pixels of one picture go, and how they change on the way.
 class Output {
  public:
-  Output(const Transform& transform, int64_t channels, bool flip, bool channels_last, float* out)
+  Output(const Transform& transform, int64_t channels, bool flip, bool flip_vertical, bool channels_last,
+         float* out)
       : normalization_(transform.normalization),
         size_(transform.size),
         flip_(flip),
+        flip_vertical_(flip_vertical),
         x_stride_(channels_last ? channels : 1),
         y_stride_(size_.width * x_stride_),
         channel_stride_(channels_last ? 1 : size_.height * size_.width),
-        out_(out) {}
+        out_(out) {
+    if (transform.transpose) std::swap(x_stride_, y_stride_);
+  }
 
   // Columns [begin, end) of a row come from `source`, the others are black.
   template <typename Pixel>
@@ -26,8 +30,8 @@ class Output {
     const auto scale = static_cast<float>(1 / (255 * normalization_.std[channel]));
     const auto black = static_cast<float>(-normalization_.mean[channel] / normalization_.std[channel]);
     const int64_t step = flip_ ? -x_stride_ : x_stride_;
-    float* row =
-        out_ + channel * channel_stride_ + y * y_stride_ + (flip_ ? (size_.width - 1) * x_stride_ : 0);
+    float* row = out_ + channel * channel_stride_ + (flip_vertical_ ? size_.height - 1 - y : y) * y_stride_ +
+                 (flip_ ? (size_.width - 1) * x_stride_ : 0);
     for (int64_t x = 0; x < begin; ++x) row[x * step] = black;
     for (int64_t x = begin; x < end; ++x) {
       row[x * step] = static_cast<float>(source[x - begin]) * scale + black;
@@ -38,7 +42,7 @@ class Output {
  private:
   const Normalization& normalization_;
   ImageSize size_;
-  bool flip_;
+  bool flip_, flip_vertical_;
   int64_t x_stride_, y_stride_, channel_stride_;
   float* out_;
 };
@@ -90,8 +94,12 @@ void apply(const Transform& transform, const ImageView& image, Random random, bo
   TORCH_CHECK_VALUE(static_cast<int64_t>(mean.size()) == image.channels && std.size() == mean.size(),
                     "[tensorion.data] expected a mean and a standard deviation for each of ", image.channels,
                     " channels, got ", mean.size(), " and ", std.size());
+  TORCH_CHECK_VALUE(!transform.transpose || transform.size.height == transform.size.width,
+                    "[tensorion.data] only square pictures can be transposed, got ", transform.size.height,
+                    " x ", transform.size.width);
   const bool flip = transform.flip && random.coin();
-  const Output output(transform, image.channels, flip, channels_last, out);
+  const bool flip_vertical = transform.flip_vertical && random.coin();
+  const Output output(transform, image.channels, flip, flip_vertical, channels_last, out);
   const auto emit = [&](int64_t channel, int64_t y, const float* row) {
     output.write_row(channel, y, row, 0, transform.size.width);
   };
@@ -104,7 +112,7 @@ void apply(const Transform& transform, const ImageView& image, Random random, bo
     padded_crop(image, top, left, output);
   } else if (const auto* resized = std::get_if<RandomResizedCrop>(&transform.crop)) {
     const Box crop = random_resized_box(*resized, image.size, random);
-    resample(image, crop, transform.size, {0, 0, transform.size}, emit);
+    resample(image, crop, transform.size, {0, 0, transform.size}, emit, transform.interpolation);
   } else {
     const int64_t side = std::get<CenterCrop>(transform.crop).shorter_side;
     TORCH_CHECK_VALUE(side >= transform.size.height && side >= transform.size.width,
@@ -114,7 +122,7 @@ void apply(const Transform& transform, const ImageView& image, Random random, bo
     const ImageSize whole{side * image.size.height / shorter, side * image.size.width / shorter};
     const Box middle{(whole.height - transform.size.height) / 2, (whole.width - transform.size.width) / 2,
                      transform.size};
-    resample(image, {0, 0, image.size}, whole, middle, emit);
+    resample(image, {0, 0, image.size}, whole, middle, emit, transform.interpolation);
   }
 }
 

@@ -42,6 +42,9 @@ struct Transform {
   std::variant<PaddedCrop, RandomResizedCrop, CenterCrop> crop;
   bool flip = false;  // left to right, half of the time
   Normalization normalization;
+  bool flip_vertical = false;  // top to bottom, half of the time
+  bool transpose = false;      // exchange height and width at the end, which must be equal
+  Interpolation interpolation = Interpolation::kBilinear;  // of the crops that resize
 };
 
 // The rectangle a RandomResizedCrop takes of a picture of this size.

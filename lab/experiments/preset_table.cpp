@@ -7,15 +7,6 @@
 namespace tensorion::lab {
 namespace {
 
-std::string flag_of(const Preset& preset, const std::string& name) {
-  for (const auto* values : {&preset.paper, &preset.flags}) {
-    for (const auto& [flag, value] : *values) {
-      if (flag == name) return value;
-    }
-  }
-  return "";
-}
-
 std::string model_title(const std::string& model) {
   return model.starts_with("resnet") ? "ResNet-" + model.substr(6) : model;
 }
@@ -41,8 +32,11 @@ std::string setup_title(const RunConfig& config) {
 
 ResultTable preset_table(const Preset& preset, const std::string& scale,
                          const std::vector<OptimizerComparison>& rows, const RunConfig& config,
-                         const std::map<std::string, double>& rates, int64_t test_samples) {
-  const bool with_paper = matches_paper(preset, config);
+                         const std::map<std::string, std::string>& rates, int64_t test_samples,
+                         const std::vector<std::string>& deviations) {
+  const bool has_numbers = std::any_of(preset.methods.begin(), preset.methods.end(),
+                                       [](const PresetMethod& method) { return method.paper.has_value(); });
+  const bool with_paper = has_numbers && matches_paper(preset, config);
   ResultTable table{.title = (preset.title.empty() ? "" : preset.title + ": ") + setup_title(config),
                     .header = {"method", "paper's name", "lr", "runs", "accuracy %", "binomial"},
                     .rows = {},
@@ -66,7 +60,7 @@ ResultTable preset_table(const Preset& preset, const std::string& scale,
     const auto rate = rates.find(row.optimizer);
     TableRow cells{row.optimizer,
                    is_preset ? method->title : "-",
-                   rate == rates.end() ? "-" : string_printf("%.3g", rate->second),
+                   rate == rates.end() ? "-" : rate->second,
                    std::to_string(row.runs),
                    cell(row.test_accuracy, 2, 100),
                    binomial_cell(row, test_samples)};
@@ -81,8 +75,6 @@ ResultTable preset_table(const Preset& preset, const std::string& scale,
                                row.diverged > 0 ? std::to_string(row.diverged) + " diverged" : ""});
     table.rows.push_back(std::move(cells));
   }
-  const bool has_numbers = std::any_of(preset.methods.begin(), preset.methods.end(),
-                                       [](const PresetMethod& method) { return method.paper.has_value(); });
   if (has_numbers && !with_paper) {
     RunConfig paper;
     paper.dataset = flag_of(preset, "--dataset");
@@ -91,6 +83,9 @@ ResultTable preset_table(const Preset& preset, const std::string& scale,
     table.notes.push_back("(scale: " + scale + "; the paper's numbers are of " + setup_title(paper) +
                           ", and do not stand beside other runs)");
   }
+  if (!deviations.empty())
+    table.notes.emplace_back("Deviations from the paper, and choices that it leaves open:");
+  for (const auto& sentence : deviations) table.notes.push_back("- " + sentence);
   return table;
 }
 

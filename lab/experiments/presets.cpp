@@ -38,6 +38,14 @@ PresetMethod ablated(const std::string& name, const std::string& unfolding, cons
           paper};
 }
 
+// One of the comparison of unfoldings, which has one schedule and one fallback for all.
+PresetMethod unfolded(const std::string& name, const std::string& optimizer, const std::string& title,
+                      const FlagValues& options = {}) {
+  Method method{name, optimizer, {{"schedule", "onecycle"}}};
+  method.options.insert(method.options.end(), options.begin(), options.end());
+  return {method, title};
+}
+
 FlagValues with(FlagValues values, const FlagValues& more) {
   values.insert(values.end(), more.begin(), more.end());
   return values;
@@ -51,25 +59,45 @@ FlagValues smoke_run() {
 FlagValues smoke_resnet() { return with({{"--depths", "1,1,1,1"}}, smoke_run()); }
 
 Preset imagenette(const std::string& name, const std::string& model, const std::string& small_model) {
-  return {
-      .name = name,
-      .flags = {{"--dataset", "imagenette"}},
-      .paper = {{"--model", model}, {"--epochs", "5"}, {"--batch-size", "64"}, {"--seeds", "0"}},
-      .small = {{"--model", small_model},
-                {"--epochs", "5"},
-                {"--batch-size", "25"},
-                {"--limit-train", "500"},
-                {"--limit-test", "200"},
-                {"--seeds", "0"}},
-      .smoke = with({{"--model", small_model}, {"--width", "0.34"}}, smoke_run()),
-      .methods = {sgd("cosine", "0.005", "5e-4"), adamw("cosine", "1e-4", "5e-4"),
-                  tensorion_with("sgd", "cosine", "5e-4", "5e-4"),
-                  tensorion_with("adamw", "cosine", "1e-4", "5e-4")},
-      .notes = {
-          "(the paper shows this experiment in figures only; it fine-tunes timm's weights: --weights FILE)"}};
+  return {.name = name,
+          .flags = {{"--dataset", "imagenette"}},
+          .paper = {{"--model", model}, {"--epochs", "5"}, {"--batch-size", "64"}, {"--seeds", "0"}},
+          .small = {{"--model", small_model},
+                    {"--epochs", "5"},
+                    {"--batch-size", "25"},
+                    {"--limit-train", "500"},
+                    {"--seeds", "0"}},
+          .smoke = with({{"--model", small_model}, {"--width", "0.34"}}, smoke_run()),
+          .methods = {sgd("cosine", "0.005", "5e-4"), adamw("cosine", "1e-4", "5e-4"),
+                      tensorion_with("sgd", "cosine", "5e-4", "5e-4"),
+                      tensorion_with("adamw", "cosine", "1e-4", "5e-4")},
+          .notes = {"(the paper shows this experiment in figures only)"},
+          .is_finetuning = true,
+          .choices = {
+              "Pictures are normalized, resampled and cropped as timm's configuration of the weights says.",
+              "There is one seed."}};
 }
 
 }  // namespace
+
+std::string flag_of(const Preset& preset, const std::string& flag) {
+  for (const auto* values : {&preset.paper, &preset.flags}) {
+    for (const auto& [name, value] : *values) {
+      if (name == flag) return value;
+    }
+  }
+  return "";
+}
+
+Method Preset::method(const PresetMethod& method, const std::string& scale) const {
+  auto out = method.method;
+  const bool is_tensorion = out.optimizer == "muon" || out.optimizer == "tensorion";
+  if (is_tensorion && scale == "paper" && polar == "newton_schulz") {
+    const FlagValues newton_schulz{{"polar", polar}, {"ns_coefficients", "muon"}, {"ns_steps", "5"}};
+    out.options.insert(out.options.end(), newton_schulz.begin(), newton_schulz.end());
+  }
+  return out;
+}
 
 const FlagValues& Preset::scale(const std::string& name) const {
   return name == "paper" ? paper : name == "small" ? small : smoke;
@@ -81,11 +109,7 @@ const std::vector<Preset>& comparison_presets() {
       {.name = "cifar10",
        .flags = {{"--dataset", "cifar10"}, {"--model", "resnet18"}},
        .paper = {{"--epochs", "200"}, {"--batch-size", "128"}, {"--seeds", "0,1,2"}},
-       .small = {{"--width", "0.25"},
-                 {"--epochs", "10"},
-                 {"--limit-train", "10000"},
-                 {"--limit-test", "4000"},
-                 {"--seeds", "0,1,2"}},
+       .small = {{"--width", "0.25"}, {"--epochs", "10"}, {"--limit-train", "10000"}, {"--seeds", "0,1,2"}},
        .smoke = smoke_resnet(),
        .methods = {sgd("multistep", "0.075", "5e-4", {{94.1, 0.13, 0.25, 0.02}}),
                    adamw("multistep", "1e-4", "1e-4", {{93.7, 0.3, 0.44, 0.02}}),
@@ -93,17 +117,24 @@ const std::vector<Preset>& comparison_presets() {
                    tensorion_with("adamw", "onecycle", "0.075", "5e-4", {{94.34, 0.3, 0.59, 0.08}})}},
       {.name = "cifar100",
        .flags = {{"--dataset", "cifar100"}, {"--model", "resnet34"}},
-       .paper = {{"--epochs", "250"}, {"--batch-size", "128"}, {"--seeds", "0,1,2"}},
+       .paper = {{"--epochs", "250"},
+                 {"--batch-size", "128"},
+                 {"--milestones", "60,120,160"},
+                 {"--gamma", "0.2"},
+                 {"--seeds", "0,1,2"}},
        .small = {{"--width", "0.25"},
                  {"--epochs", "6"},
+                 {"--milestones", "2,4,5"},
+                 {"--gamma", "0.2"},
                  {"--limit-train", "10000"},
-                 {"--limit-test", "4000"},
                  {"--seeds", "0,1,2"}},
        .smoke = smoke_resnet(),
        .methods = {sgd("multistep", "0.05", "5e-4", {{78.2, 0.2, 0.89, 0.13}}),
                    adamw("multistep", "2.5e-4", "5e-4", {{74.2, 0.1, 1.33, 0.1}}),
                    tensorion_with("sgd", "onecycle", "0.0075", "5e-4", {{79.1, 0.1, 0.98, 0.09}}),
-                   tensorion_with("adamw", "onecycle", "5e-5", "5e-4", {{73.8, 0.2, 4.89, 0.11}})}},
+                   tensorion_with("adamw", "onecycle", "5e-5", "5e-4", {{73.8, 0.2, 4.89, 0.11}})},
+       .choices =
+           {"Milestones and gamma are those of mmpretrain's recipe for CIFAR-100, which has 200 epochs."}},
       {.name = "tiny-imagenet",
        .flags = {{"--dataset", "tiny-imagenet"}, {"--model", "resnet50"}},
        .paper = {{"--epochs", "200"}, {"--batch-size", "128"}, {"--seeds", "0,1,2"}},
@@ -112,14 +143,46 @@ const std::vector<Preset>& comparison_presets() {
                  {"--epochs", "10"},
                  {"--batch-size", "64"},
                  {"--limit-train", "10000"},
-                 {"--limit-test", "1000"},
                  {"--seeds", "0,1,2"}},
        .smoke = smoke_resnet(),
        .methods = {sgd("onecycle", "0.01", "5e-4", {{61.01, 0.02, 1.79, 0.06}}),
                    adamw("onecycle", "5e-4", "1e-4", {{57.4, 0.1, 1.33, 0.05}}),
-                   tensorion_with("sgd", "onecycle", "0.075", "5e-4", {{62.7, 0.1, 1.65, 0.06}})}},
+                   tensorion_with("sgd", "onecycle", "0.075", "5e-4", {{62.7, 0.1, 1.65, 0.06}})},
+       .choices = {"The first layers of the ResNet (--stem) are our choice."}},
       imagenette("imagenette-vit", "vit_base_patch16_224", "vit_small_patch16_224"),
       imagenette("imagenette-swin", "swin_base_patch4_window7_224", "swin_tiny_patch4_window7_224"),
+      {.name = "unfoldings",
+       .title = "Unfoldings under one protocol",
+       .flags = {{"--dataset", "cifar10"}, {"--model", "resnet18"}, {"--reference", "muon"}},
+       .paper = {{"--epochs", "200"}, {"--batch-size", "128"}, {"--seeds", "0,1,2,3,4,5,6,7"}},
+       .small = {{"--width", "0.25"},
+                 {"--epochs", "8"},
+                 {"--limit-train", "10000"},
+                 {"--validation", "2000"},
+                 {"--seeds", "0,1,2,3,4,5,6,7"}},
+       .smoke = smoke_resnet(),
+       .methods = {unfolded("muon", "muon", "{1}"), unfolded("balanced", "tensorion", "tau^opt"),
+                   unfolded("online", "tensorion", "online tau", {{"unfolding", "online"}}),
+                   unfolded("online-10", "tensorion", "online tau, every 10 steps",
+                            {{"unfolding", "online"}, {"online_interval", "10"}}),
+                   unfolded("modes-0-1", "tensorion", "{1,2}", {{"unfolding", "0,1"}}),
+                   unfolded("adamw", "adamw", "AdamW"), unfolded("sgd", "sgd", "SGD-M")},
+       .polar = ""},
+      {.name = "unfoldings-tiny-imagenet",
+       .title = "Unfoldings under one protocol",
+       .flags = {{"--dataset", "tiny-imagenet"}, {"--model", "resnet50"}, {"--reference", "muon"}},
+       .paper = {{"--epochs", "200"}, {"--batch-size", "128"}, {"--seeds", "0,1,2,3"}},
+       .small = {{"--width", "0.25"},
+                 {"--stem", "imagenet"},
+                 {"--epochs", "10"},
+                 {"--batch-size", "64"},
+                 {"--validation", "0"},
+                 {"--limit-train", "10000"},
+                 {"--seeds", "0,1,2,3"}},
+       .smoke = smoke_resnet(),
+       .methods = {unfolded("muon", "muon", "{1}"), unfolded("balanced", "tensorion", "tau^opt"),
+                   unfolded("adamw", "adamw", "AdamW"), unfolded("sgd", "sgd", "SGD-M")},
+       .polar = ""},
   };
   return presets;
 }
@@ -132,11 +195,7 @@ const Preset& ablation_preset() {
       .title = "Unfoldings of a kernel",
       .flags = {{"--dataset", "cifar10"}, {"--model", "resnet18"}},
       .paper = {{"--epochs", "25"}, {"--batch-size", "128"}, {"--seeds", "0,1,2,3,4,5,6,7,8,9"}},
-      .small = {{"--width", "0.125"},
-                {"--epochs", "8"},
-                {"--limit-train", "8000"},
-                {"--limit-test", "4000"},
-                {"--seeds", "0,1,2"}},
+      .small = {{"--width", "0.25"}, {"--epochs", "8"}, {"--limit-train", "8000"}, {"--seeds", "0,1,2"}},
       .smoke = smoke_resnet(),
       .methods = {ablated("modes-0", "0", "0.01", "{1}", {90.67, 0.32, 0.424, 0.026}),
                   ablated("modes-1", "1", "0.001", "{2}", {90.62, 0.44, 0.404, 0.024}),
@@ -151,7 +210,10 @@ const Preset& ablation_preset() {
                   adamw("constant", "5e-4", "5e-4", {{86.04, 1.05, 0.507, 0.041}})},
       .notes = {"(sets as in the paper: modes count from 1; its table of results has {2,4}, which is {1,3} "
                 "again, where "
-                "its table of learning rates has {1,4})"}};
+                "its table of learning rates has {1,4})"},
+      .polar = "svd",
+      .choices = {
+          "The weight decay is 5e-4 for all methods; the paper has the same for all and does not name it."}};
   return preset;
 }
 

@@ -22,20 +22,40 @@ struct Range {
   double mean = 0, min = 0, max = 0;
 };
 
-Range range(const std::vector<Tightness>& values, double Tightness::* member) {
-  Range out{0, values.front().*member, values.front().*member};
-  for (const auto& value : values) {
-    out.mean += value.*member / static_cast<double>(values.size());
-    out.min = std::min(out.min, value.*member);
-    out.max = std::max(out.max, value.*member);
+Range range(const std::vector<double>& values) {
+  Range out{0, values.front(), values.front()};
+  for (const double value : values) {
+    out.mean += value / static_cast<double>(values.size());
+    out.min = std::min(out.min, value);
+    out.max = std::max(out.max, value);
   }
   return out;
+}
+
+Range range(const std::vector<Tightness>& values, double Tightness::* member) {
+  std::vector<double> members;
+  for (const auto& value : values) members.push_back(value.*member);
+  return range(members);
 }
 
 double share_of_other_sets(const std::vector<Tightness>& values) {
   const auto count = std::count_if(values.begin(), values.end(),
                                    [](const Tightness& value) { return value.online != value.balanced; });
   return static_cast<double>(count) / static_cast<double>(values.size());
+}
+
+constexpr size_t kKernelUnfoldings = 7;  // of a kernel whose modes are all larger than 1
+constexpr size_t kWithHeight = 5;        // {0,2}: the rows have the height
+constexpr size_t kWithWidth = 6;         // {0,3}: the rows have the width
+
+// ||M_(0,3)||_* / ||M_(0,2)||_* - 1 of the kernels: by how much the width is ahead of the height.
+std::vector<double> width_over_height(const std::vector<Tightness>& values) {
+  std::vector<double> out;
+  for (const auto& value : values) {
+    const auto& norms = value.nuclear_norms;
+    if (norms.size() == kKernelUnfoldings) out.push_back(norms[kWithWidth] / norms[kWithHeight] - 1);
+  }
+  return out;
 }
 
 // Modes as in the paper, from 1: {1,3}.
@@ -123,6 +143,8 @@ ResultTable tightness_table(const std::vector<Tightness>& values) {
   add("||X||_Sigma, certified from above", upper, "-");
   table.rows.push_back({"share where online is not balanced",
                         string_printf("%.4f", share_of_other_sets(values)), "", "", "-"});
+  if (const auto ratios = width_over_height(values); !ratios.empty())
+    add("||M_{1,4}||_* / ||M_{1,3}||_* - 1", range(ratios), "-");
   table.notes = {"(X: the online oracle's answer on a momentum, by exact SVD)"};
   return table;
 }

@@ -22,7 +22,7 @@ constexpr char kGroup[] = "Configuration";
 
 // Flags that say what the command does with its configuration, and are no part of it.
 bool is_configurable(const CLI::Option& option) {
-  static const std::set<std::string> others{"--help", "--config", "--print-config", "--dry-run"};
+  static const std::set<std::string> others{"--help", "--config", "--print-config", "--dry-run", "--worker"};
   return !option.get_lnames().empty() && !others.contains("--" + option.get_lnames().front());
 }
 

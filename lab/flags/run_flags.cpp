@@ -53,6 +53,14 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
                   "chooses by them (0: a tenth; default: none, with --grid a tenth)")
       ->check(non_negative_count())
       ->group(data);
+  command.add_option("--flip", common.data.flip, "Random flips of pictures to train on")
+      ->check(one_of({"none", "horizontal", "both"}))
+      ->capture_default_str()
+      ->group(data);
+  command
+      .add_flag("--transpose", common.data.transpose,
+                "Exchange height and width of all pictures, which must be square")
+      ->group(data);
   command.add_option("--model", common.model, "Model")
       ->check(one_of(model_names()))
       ->capture_default_str()

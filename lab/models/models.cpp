@@ -156,6 +156,15 @@ int64_t model_image_size(const ModelOptions& options) {
   return std::visit([](const auto& structure) { return size_of(structure); }, structure_of(options));
 }
 
+// From timm: vision_transformer.py and swin_transformer.py, `_cfg` and `default_cfgs` of the weights in1k.
+std::optional<PretrainedConfig> pretrained_config(const std::string& model) {
+  constexpr std::array<double, 3> kHalf{0.5, 0.5, 0.5};
+  if (model == "vit_medium_patch16_gap_256") return PretrainedConfig{kHalf, kHalf, true, 0.95};
+  if (model.starts_with("vit_")) return PretrainedConfig{kHalf, kHalf};
+  if (model.starts_with("swin_")) return PretrainedConfig{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}};
+  return std::nullopt;
+}
+
 std::string recognize_model(const NamedTensors& tensors) {
   const auto inferred = traits_of(tensors);
   std::string best;

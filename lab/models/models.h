@@ -1,7 +1,9 @@
 // Creates models by name. The names are those of timm.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +39,17 @@ const std::vector<std::string>& model_names();
 
 // Returns the height and width of the images that the model expects, or 0 if it accepts any size.
 int64_t model_image_size(const ModelOptions& options);
+
+// How timm prepares images for the pretrained weights of a model: its `pretrained_cfg`.
+struct PretrainedConfig {
+  std::array<double, 3> mean;
+  std::array<double, 3> std;
+  bool is_bicubic = true;
+  double crop_pct = 0.9;
+};
+
+// Returns none for a ResNet, which the paper trains from random weights.
+std::optional<PretrainedConfig> pretrained_config(const std::string& model);
 
 // Infers the model from the names and shapes of its weights. Returns command-line flags such as
 // "--model resnet18 --width 0.25 --stem cifar", or an empty string if no model matches.

@@ -8,9 +8,9 @@
 
 namespace tensorion::lab {
 
-Terminal::Terminal(std::FILE* out) : out_(out) {
+Terminal::Terminal(std::FILE* out, bool is_live) : out_(out) {
   const char* term = std::getenv("TERM");
-  is_tty_ = ::isatty(::fileno(out)) != 0 && term != nullptr && std::string_view(term) != "dumb";
+  is_tty_ = is_live && ::isatty(::fileno(out)) != 0 && term != nullptr && std::string_view(term) != "dumb";
   winsize size{};
   if (is_tty_ && ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
     width_ = size.ws_col;

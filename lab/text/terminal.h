@@ -9,13 +9,14 @@ namespace tensorion::lab {
 
 class Terminal {
  public:
-  explicit Terminal(std::FILE* out);
+  // If `is_live` is false, lines are only printed, one after the other, even on a terminal.
+  explicit Terminal(std::FILE* out, bool is_live = true);
   // Leaves the lines that are shown on the screen.
   ~Terminal();
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // False if the output goes to a file or a pipe.
+  // False if the output goes to a file or a pipe, or is not live.
   bool is_tty() const { return is_tty_; }
   int width() const { return width_; }
   int height() const { return height_; }

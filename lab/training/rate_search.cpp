@@ -1,38 +1,137 @@
 #include "lab/training/rate_search.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "lab/text/strings.h"
 #include "lab/training/run_all.h"
 
 namespace tensorion::lab {
+namespace {
 
 using nlohmann::ordered_json;
+
+enum class Rate { kLr, kFallbackLr };
+
+double value_of(const RunConfig& config, Rate rate) {
+  const auto& options = config.optimizer_options;
+  return rate == Rate::kLr ? options.lr() : options.fallback_lr().value_or(options.lr());
+}
+
+void set_rate(RunConfig& config, Rate rate, double value) {
+  if (rate == Rate::kLr) {
+    config.optimizer_options.lr(value);
+  } else {
+    config.optimizer_options.fallback_lr(value);
+  }
+}
+
+RunConfig search_run(const RunConfig& config, Rate rate, double value, const RateSearchOptions& options) {
+  auto run = config;
+  set_rate(run, rate, value);
+  run.label = method_name(config) + string_printf("-lr%g", run.optimizer_options.lr());
+  if (rate == Rate::kFallbackLr) run.label += string_printf("-fallback%g", value);
+  run.grid = true;
+  run.seed = options.seed;
+  run.training.epochs = options.epochs.value_or(run.training.epochs);
+  return run;
+}
+
+class Search {
+ public:
+  Search(const DatasetSplits& data, const RateSearchOptions& options, RunOptions run_options)
+      : data_(data), options_(options), run_options_(std::move(run_options)) {}
+
+  // Sets each configuration's rate to the best of the grid.
+  std::vector<GridResult> search(const std::vector<RunConfig*>& configs, Rate rate,
+                                 const std::vector<double>& grid) {
+    std::vector<RunConfig> runs;
+    for (const auto* config : configs) {
+      reuse(*config, rate, grid);
+      for (const double value : grid) runs.push_back(search_run(*config, rate, value, options_));
+    }
+    run(runs);
+    std::vector<GridResult> results;
+    std::vector<RunConfig> extensions;
+    for (const auto* config : configs) {
+      auto& result = results.emplace_back(best_of(*config, rate, grid));
+      if (result.best) result.beyond = rate_beyond(grid, *result.best);
+      if (result.beyond) extensions.push_back(search_run(*config, rate, *result.beyond, options_));
+    }
+    run(extensions);
+    for (size_t i = 0; i < configs.size(); ++i) {
+      auto& result = results[i];
+      if (result.beyond) {
+        result.beyond_accuracy = accuracy(*configs[i], rate, *result.beyond);
+        const auto best = std::max_element(result.accuracies.begin(), result.accuracies.end());
+        if (result.beyond_accuracy > *best) result.best = result.beyond;
+      }
+      if (result.best) set_rate(*configs[i], rate, *result.best);
+    }
+    return results;
+  }
+
+ private:
+  std::optional<double> accuracy(const RunConfig& config, Rate rate, double value) const {
+    return accuracies_.at(search_run(config, rate, value, options_).label);
+  }
+
+  GridResult best_of(const RunConfig& config, Rate rate, const std::vector<double>& grid) const {
+    GridResult result{.before = value_of(config, rate), .accuracies = {}};
+    double best = -1;
+    for (const double value : grid) {
+      result.accuracies.push_back(accuracy(config, rate, value));
+      if (result.accuracies.back().value_or(-1) <= best) continue;
+      best = *result.accuracies.back();
+      result.best = value;
+    }
+    return result;
+  }
+
+  // If the second grid has the fallback_lr with which the first one found the best lr, that run is not
+  // repeated.
+  void reuse(const RunConfig& config, Rate rate, const std::vector<double>& grid) {
+    const double own = value_of(config, rate);
+    if (rate == Rate::kLr || std::find(grid.begin(), grid.end(), own) == grid.end()) return;
+    accuracies_[search_run(config, rate, own, options_).label] =
+        accuracy(config, Rate::kLr, config.optimizer_options.lr());
+  }
+
+  void run(const std::vector<RunConfig>& configs) {
+    std::vector<RunConfig> missing;
+    for (const auto& config : configs) {
+      if (!accuracies_.contains(config.label)) missing.push_back(config);
+    }
+    if (missing.empty()) return;
+    for (const auto& summary : run_all(missing, data_, run_options_, method_name)) {
+      const auto* last = summary.diverged ? nullptr : summary.final_epoch();
+      accuracies_[summary.identity.label] =
+          last == nullptr ? std::nullopt : std::optional(last->test_accuracy);
+    }
+    run_options_.resume = true;  // the folder has runs of the search by now
+  }
+
+  const DatasetSplits& data_;
+  const RateSearchOptions& options_;
+  RunOptions run_options_;
+  std::map<std::string, std::optional<double>> accuracies_;  // by label; none if the run diverged
+};
+
+}  // namespace
 
 std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const RateSearchOptions& options) {
   std::vector<RunConfig> runs;
   for (const auto& config : configs) {
-    for (const double lr : options.lrs) {
-      auto& run = runs.emplace_back(config);
-      run.optimizer_options.lr(lr);
-      run.label = method_name(config) + string_printf("-lr%g", lr);
-      run.grid = true;
-      run.seed = options.seed;
-      run.training.epochs = options.epochs.value_or(run.training.epochs);
-    }
+    for (const double lr : options.lrs) runs.push_back(search_run(config, Rate::kLr, lr, options));
   }
   return runs;
 }
 
-namespace {
-
-std::optional<double> accuracy_of(const RunSummary& run) {
-  const auto* last = run.diverged ? nullptr : run.final_epoch();
-  return last == nullptr ? std::nullopt : std::optional(last->test_accuracy);
+bool searches_fallback(const RunConfig& config, const RateSearchOptions& options) {
+  return !options.fallback_lrs.empty() && has_option(config.optimizer, "fallback_lr") &&
+         config.optimizer_options.fallback().has_value();
 }
-
-}  // namespace
 
 std::optional<double> rate_beyond(std::vector<double> lrs, double best) {
   std::sort(lrs.begin(), lrs.end());
@@ -45,90 +144,97 @@ std::optional<double> rate_beyond(std::vector<double> lrs, double best) {
 
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options) {
-  const auto runs = run_all(search_runs(configs, options), data, run_options, method_name);
+  Search search(data, options, run_options);
+  std::vector<RunConfig*> all;
+  for (auto& config : configs) all.push_back(&config);
+  const auto lrs = search.search(all, Rate::kLr, options.lrs);
   std::vector<FoundRate> found;
-  std::vector<RunConfig> extensions;
-  auto run = runs.begin();
-  for (const auto& config : configs) {
-    auto& rate = found.emplace_back(FoundRate{
-        .method = method_name(config), .lr_before = config.optimizer_options.lr(), .accuracies = {}});
-    double best = -1;
-    for (const double lr : options.lrs) {
-      rate.accuracies.push_back(accuracy_of(*run++));
-      if (rate.accuracies.back().value_or(-1) <= best) continue;
-      best = *rate.accuracies.back();
-      rate.lr = lr;
-    }
-    if (rate.lr) rate.beyond = rate_beyond(options.lrs, *rate.lr);
-    if (!rate.beyond) continue;
-    auto one = options;
-    one.lrs = {*rate.beyond};
-    extensions.push_back(search_runs({config}, one).front());
-  }
-  auto more = run_options;
-  more.resume = true;  // the folder has the runs of the grid by now
-  const auto extended =
-      extensions.empty() ? std::vector<RunSummary>() : run_all(extensions, data, more, method_name);
-  auto next = extended.begin();
+  std::vector<RunConfig*> with_fallback;
   for (size_t i = 0; i < configs.size(); ++i) {
-    auto& rate = found[i];
-    if (rate.beyond) {
-      rate.beyond_accuracy = accuracy_of(*next++);
-      const auto best = std::max_element(rate.accuracies.begin(), rate.accuracies.end());
-      if (rate.beyond_accuracy > *best) rate.lr = rate.beyond;
-    }
-    if (rate.lr) configs[i].optimizer_options.lr(*rate.lr);
+    found.push_back({.method = method_name(configs[i]), .lr = lrs[i]});
+    if (lrs[i].best && searches_fallback(configs[i], options)) with_fallback.push_back(&configs[i]);
   }
+  const auto fallback_lrs = search.search(with_fallback, Rate::kFallbackLr, options.fallback_lrs);
+  for (size_t i = 0; i < with_fallback.size(); ++i)
+    found[with_fallback[i] - configs.data()].fallback_lr = fallback_lrs[i];
   return found;
 }
 
-ResultTable search_table(const std::vector<FoundRate>& found, const std::vector<double>& lrs) {
-  ResultTable table{.title = "Validation accuracy (%) by learning rate",
-                    .header = {"method"},
-                    .rows = {},
-                    .alignment = "l"};
-  for (const double lr : lrs) table.header.push_back(string_printf("%g", lr));
+namespace {
+
+std::string percent(const std::optional<double>& accuracy) {
+  return accuracy ? string_printf("%.2f", 100 * *accuracy) : "diverged";
+}
+
+std::string remark(const GridResult& result) {
+  if (!result.best) return string_printf("every run diverged: %g is used", result.before);
+  if (!result.beyond) return "";
+  return string_printf("the best was at the grid's edge: %g was tried, too: ", *result.beyond) +
+         percent(result.beyond_accuracy) + (result.best == result.beyond ? ", the best" : "");
+}
+
+ResultTable make_table(const std::string& title, const std::vector<double>& grid) {
+  ResultTable table{.title = title, .header = {"method"}, .rows = {}, .alignment = "l"};
+  for (const double value : grid) table.header.push_back(string_printf("%g", value));
   table.header.insert(table.header.end(), {"best", "before", ""});
   table.alignment.append(table.header.size() - 2, 'r').append("l");
-  for (const auto& rate : found) {
-    TableRow row{rate.method};
-    for (const auto& accuracy : rate.accuracies)
-      row.push_back(accuracy ? string_printf("%.2f", 100 * *accuracy) : "diverged");
-    std::string remark;
-    if (!rate.lr) {
-      remark = string_printf("every run diverged: %g is used", rate.lr_before);
-    } else if (rate.beyond) {
-      remark = string_printf("the best was at the grid's edge: %g was tried, too: ", *rate.beyond) +
-               (rate.beyond_accuracy ? string_printf("%.2f", 100 * *rate.beyond_accuracy) : "diverged");
-    }
-    row.insert(row.end(), {rate.lr ? string_printf("%g", *rate.lr) : "none",
-                           string_printf("%g", rate.lr_before), remark});
-    table.rows.push_back(std::move(row));
-  }
   table.notes = {
       "(after the last epoch, one seed, on samples held out from the training set; no run has seen the test "
       "set)"};
   return table;
 }
 
-ordered_json to_json(const std::vector<FoundRate>& found, const std::vector<double>& lrs) {
+void add_row(ResultTable& table, const std::string& name, const GridResult& result) {
+  auto& row = table.rows.emplace_back(TableRow{name});
+  for (const auto& accuracy : result.accuracies) row.push_back(percent(accuracy));
+  row.insert(row.end(), {result.best ? string_printf("%g", *result.best) : "none",
+                         string_printf("%g", result.before), remark(result)});
+}
+
+template <typename T>
+ordered_json or_null(const std::optional<T>& value) {
+  return value ? ordered_json(*value) : ordered_json(nullptr);
+}
+
+// The chosen value under `name`, and how it was chosen.
+ordered_json to_json(const GridResult& result, const std::string& name) {
+  auto accuracies = ordered_json::array();
+  for (const auto& accuracy : result.accuracies) accuracies.push_back(or_null(accuracy));
+  ordered_json out{
+      {name + "_before", result.before}, {name, or_null(result.best)}, {"accuracies", accuracies}};
+  if (result.beyond) {
+    out["beyond"] = *result.beyond;
+    out["beyond_accuracy"] = or_null(result.beyond_accuracy);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<ResultTable> search_tables(const std::vector<FoundRate>& found,
+                                       const RateSearchOptions& options) {
+  std::vector<ResultTable> tables{make_table("Validation accuracy (%) by learning rate", options.lrs)};
+  auto second = make_table("Validation accuracy (%) by the fallback's learning rate", options.fallback_lrs);
+  for (const auto& rate : found) {
+    add_row(tables.front(), rate.method, rate.lr);
+    if (rate.fallback_lr)
+      add_row(second, rate.method + string_printf(" (lr %g)", *rate.lr.best), *rate.fallback_lr);
+  }
+  if (!second.rows.empty()) tables.push_back(std::move(second));
+  return tables;
+}
+
+ordered_json to_json(const std::vector<FoundRate>& found, const RateSearchOptions& options) {
   auto methods = ordered_json::array();
   for (const auto& rate : found) {
-    auto accuracies = ordered_json::array();
-    for (const auto& accuracy : rate.accuracies) {
-      accuracies.push_back(accuracy ? ordered_json(*accuracy) : ordered_json(nullptr));
-    }
-    methods.push_back({{"method", rate.method},
-                       {"lr_before", rate.lr_before},
-                       {"lr", rate.lr ? ordered_json(*rate.lr) : ordered_json(nullptr)},
-                       {"accuracies", accuracies}});
-    if (rate.beyond) {
-      methods.back()["beyond"] = *rate.beyond;
-      methods.back()["beyond_accuracy"] =
-          rate.beyond_accuracy ? ordered_json(*rate.beyond_accuracy) : ordered_json(nullptr);
-    }
+    auto& method = methods.emplace_back(ordered_json{{"method", rate.method}});
+    method.update(to_json(rate.lr, "lr"));
+    if (rate.fallback_lr) method["fallback"] = to_json(*rate.fallback_lr, "fallback_lr");
   }
-  return {{"lrs", lrs}, {"methods", methods}};
+  ordered_json out{{"lrs", options.lrs}};
+  if (!options.fallback_lrs.empty()) out["fallback_lrs"] = options.fallback_lrs;
+  out["methods"] = methods;
+  return out;
 }
 
 }  // namespace tensorion::lab

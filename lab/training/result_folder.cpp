@@ -101,11 +101,15 @@ void check_owner(const fs::path& folder, ResultKind kind, bool resume) {
                     "; continue with --resume, or choose a different folder with --out");
 }
 
-FolderLock::FolderLock(const fs::path& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
+FolderBusy::FolderBusy(const fs::path& folder)
+    : std::runtime_error("[tensorion.train] another process is writing to " + folder.string()) {}
+
+FolderLock::FolderLock(const fs::path& folder, bool wait)
+    : descriptor_(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)) {
   TORCH_CHECK(descriptor_ >= 0, "[tensorion.train] cannot open the folder ", folder.string());
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  if (::flock(descriptor_, wait ? LOCK_EX : LOCK_EX | LOCK_NB) == 0) return;
   ::close(descriptor_);
-  TORCH_CHECK(false, "[tensorion.train] another process is writing to ", folder.string());
+  throw FolderBusy(folder);
 }
 
 FolderLock::~FolderLock() { ::close(descriptor_); }

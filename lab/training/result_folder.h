@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <stdexcept>
 
 namespace tensorion::lab {
 
@@ -16,10 +17,17 @@ std::filesystem::path result_path(const std::filesystem::path& given);
 // kind, or if it has results of this kind and `resume` is false. The folder need not exist.
 void check_owner(const std::filesystem::path& folder, ResultKind kind, bool resume);
 
-// A lock on an existing folder. The constructor throws if another process holds the lock.
+// Thrown if another process is writing to the folder.
+class FolderBusy : public std::runtime_error {
+ public:
+  explicit FolderBusy(const std::filesystem::path& folder);
+};
+
+// A lock on an existing folder. If another process holds the lock, the constructor waits for it, or throws
+// FolderBusy if `wait` is false.
 class FolderLock {
  public:
-  explicit FolderLock(const std::filesystem::path& folder);
+  explicit FolderLock(const std::filesystem::path& folder, bool wait = false);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -196,7 +196,9 @@ RunSummary run_training(const RunConfig& config, const DatasetSplits& data, cons
   if (!lock) {
     fs::create_directories(folder);
     lock.emplace(folder);
-    check_owner(folder, ResultKind::kRun, false);  // another process may have created a run meanwhile
+    // Another process may have created a run meanwhile.
+    if (fs::exists(folder / "config.json")) throw FolderBusy(folder);
+    check_owner(folder, ResultKind::kRun, false);
   }
   Recorder recorder(options, summary.identity, *model, optimizer, progress);
   write_json(folder / "config.json", described);

@@ -23,6 +23,8 @@ struct RunOptions {
   // If true, continue the run in the folder, or start one if there is none. If false, a folder that already
   // has a run is an error.
   bool resume = false;
+  // If true, other processes do runs of the same comparison, and no live table is shown.
+  bool shared = false;
   // Seconds between checkpoints within an epoch. Another checkpoint is saved at the end of each epoch.
   double checkpoint_every = 300;
   // Called after every step and every test batch. If it returns true, the run saves a checkpoint and throws
@@ -47,7 +49,8 @@ void check_run(const RunConfig& config, const DatasetSplits& data, const RunOpti
 RunSummary read_run_summary(const std::filesystem::path& folder);
 
 // Calls check_run, trains to the end and returns the summary. If the folder has a summary already, returns it
-// without training. If the run diverges, the summary says so, and the last checkpoint is kept.
+// without training. If the run diverges, the summary says so, and the last checkpoint is kept. Throws
+// FolderBusy if another process is doing the run.
 RunSummary run_training(const RunConfig& config, const DatasetSplits& data, const RunOptions& options,
                         TrainingObserver& progress);
 

@@ -1,8 +1,12 @@
 #include "lab/training/run_all.h"
 
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 #include <sstream>
+#include <thread>
 
 #include "lab/io/atomic_file.h"
 #include "lab/io/json_file.h"
@@ -15,51 +19,81 @@
 namespace tensorion::lab {
 namespace {
 
+constexpr std::chrono::milliseconds kPoll{500};  // between looks at the runs of other processes
+
 class Runs {
  public:
   Runs(const std::vector<RunConfig>& configs, const RunOptions& options, const RunName& name)
-      : configs_(configs), options_(options), name_(name), terminal_(stderr) {
-    if (options.resume) recorded_ = recorded_runs(options.folder);
-  }
+      : configs_(configs),
+        options_(options),
+        name_(name),
+        terminal_(stderr, /*is_live=*/!options.shared),
+        done_(configs.size()) {}
 
   std::vector<RunSummary> run(const DatasetSplits& data) {
     check_runs(configs_, data, options_, name_);
-    // A folder that is not there yet is created by the first run, which holds a lock of its own.
-    std::optional<FolderLock> lock;
-    if (std::filesystem::exists(options_.folder)) lock.emplace(options_.folder);
-    for (const auto& config : configs_) {
-      Progress progress(terminal_, terminal_.is_tty() ? "" : name_(config) + ": ", table());
-      const auto summary = run_training(config, data, options_of(config), progress);
-      if (summary.diverged && !terminal_.is_tty()) {
-        terminal_.print(name_(config) + ": diverged: " + summary.reason);
+    while (!all_done()) {
+      bool waits = true;  // for other processes: none of the runs that are left is free
+      for (current_ = 0; current_ < configs_.size(); ++current_) {
+        if (!done_[current_] && try_run(data)) waits = false;
       }
-      done_.push_back(summary);
-      record(summary);
+      if (waits) wait();
     }
     if (terminal_.is_tty()) terminal_.show(lines({}));
-    return done_;
+    std::vector<RunSummary> summaries;
+    for (const auto& summary : done_) summaries.push_back(*summary);
+    return summaries;
   }
 
  private:
-  RunOptions options_of(const RunConfig& config) const {
+  // Does the current run, unless another process is doing it.
+  bool try_run(const DatasetSplits& data) {
+    const auto& config = configs_[current_];
     auto options = options_;
     options.folder /= name_(config);
-    return options;
+    Progress progress(terminal_, terminal_.is_tty() ? "" : name_(config) + ": ", table());
+    try {
+      done_[current_] = run_training(config, data, options, progress);
+    } catch (const FolderBusy&) {
+      if (!options_.resume) throw;
+      return false;
+    }
+    const auto& summary = *done_[current_];
+    if (summary.diverged && !terminal_.is_tty())
+      terminal_.print(name_(config) + ": diverged: " + summary.reason);
+    record();
+    return true;
   }
 
-  void record(const RunSummary& summary) {
-    const auto known = std::find_if(recorded_.begin(), recorded_.end(), [&](const RunSummary& other) {
-      return other.identity.run == summary.identity.run;
-    });
-    if (known == recorded_.end()) {
-      recorded_.push_back(summary);
-    } else {
-      *known = summary;
+  bool all_done() const {
+    return std::all_of(done_.begin(), done_.end(), [](const auto& run) { return run.has_value(); });
+  }
+
+  void wait() const {
+    std::this_thread::sleep_for(kPoll);
+    if (options_.interrupted()) throw Interrupted("stopped while other processes are at work");
+  }
+
+  // Writes what the folder has of all runs that are over: first those of earlier calls and of other
+  // processes, then those of this one in the order of their configurations.
+  void record() const {
+    const FolderLock lock(options_.folder, /*wait=*/true);
+    std::set<std::string> own;
+    for (const auto& run : done_) {
+      if (run) own.insert(run->identity.run);
+    }
+    std::vector<RunSummary> runs;
+    for (const auto& run : recorded_runs(options_.folder)) {
+      if (!own.contains(run.identity.run)) runs.push_back(run);
+    }
+    for (const auto& run : done_) {
+      if (run) runs.push_back(*run);
     }
     std::string all;
-    for (const auto& run : recorded_) all += metrics_lines(run.identity, run.epochs);
+    for (const auto& run : runs) all += metrics_lines(run.identity, run.epochs);
+    // The summary comes first: by it other processes know whose folder this is.
+    write_json(options_.folder / "summary.json", to_json(compare(runs), runs));
     write_file(options_.folder / "metrics.jsonl", all);
-    write_json(options_.folder / "summary.json", to_json(compare(recorded_), recorded_));
   }
 
   // The live table, if the terminal has room for it.
@@ -73,10 +107,10 @@ class Runs {
     std::vector<TableRow> rows{
         {"run", "lr", "epoch", "train loss", "test loss", "accuracy", "best", "time", "optimizer"}};
     for (size_t i = 0; i < configs_.size(); ++i) {
-      const bool is_done = i < done_.size();
-      const auto& own = is_done ? done_[i].epochs : i == done_.size() ? epochs : std::vector<EpochMetrics>{};
+      const bool is_done = done_[i].has_value();
+      const auto& own = is_done ? done_[i]->epochs : i == current_ ? epochs : std::vector<EpochMetrics>{};
       const auto count = std::to_string(own.size()) + "/" + std::to_string(configs_[i].training.epochs);
-      rows.push_back(row(configs_[i], own, is_done && done_[i].diverged ? "diverged" : count));
+      rows.push_back(row(configs_[i], own, is_done && done_[i]->diverged ? "diverged" : count));
     }
     // In a narrow terminal the less important columns give way: those of `kLeastImportant`, one by one.
     constexpr size_t kLeastImportant[] = {8, 6, 1, 3, 7, 4};
@@ -138,8 +172,8 @@ class Runs {
   const RunOptions& options_;
   const RunName& name_;
   Terminal terminal_;
-  std::vector<RunSummary> done_;      // of `configs_`, in their order
-  std::vector<RunSummary> recorded_;  // of the folder: those and the ones of earlier calls
+  size_t current_ = 0;
+  std::vector<std::optional<RunSummary>> done_;  // of `configs_`, in their order
 };
 
 }  // namespace

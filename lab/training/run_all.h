@@ -1,4 +1,4 @@
-// Several runs on the same data, one after the other.
+// Several runs on the same data, one after the other. Several processes can share the work.
 #pragma once
 
 #include <filesystem>
@@ -26,8 +26,9 @@ void check_runs(const std::vector<RunConfig>& configs, const DatasetSplits& data
 
 // Each run has a subfolder of `options.folder`, which itself gets the metrics.jsonl and summary.json of all
 // runs that are over, those from earlier calls on the same folder included. All folders are checked before
-// anything is written. A terminal shows a live table. The other runs go on if one diverges. Returns the
-// summaries of `configs`, in their order.
+// anything is written. A terminal shows a live table. The other runs go on if one diverges. A run that
+// another process is doing is left to that process; if the process ends too early, this one takes the run
+// over. Returns the summaries of `configs`, in their order, when all of them are over.
 std::vector<RunSummary> run_all(const std::vector<RunConfig>& configs, const DatasetSplits& data,
                                 const RunOptions& options, const RunName& name = seed_name);
 

@@ -60,6 +60,8 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
       {"limit_train", or_null(config.data.limit_train)},
       {"limit_test", or_null(config.data.limit_test)},
       {"validation", or_null(config.data.validation)},
+      {"flip", config.data.flip},
+      {"transpose", config.data.transpose},
       {"model", config.model},
       {"width", config.width},
       {"depths", config.depths},
@@ -94,7 +96,7 @@ nlohmann::ordered_json to_json(const RunConfig& config) {
 
 bool is_recorded(const std::string& key) {
   static const std::set<std::string> keys{"train_samples", "test_samples",  "classes", "data_fingerprint",
-                                          "class_names",   "preprocessing", "grid"};
+                                          "class_names",   "preprocessing", "grid",    "deviations"};
   return keys.contains(key);
 }
 
@@ -103,6 +105,12 @@ DatasetSplits load_data(const RunConfig& config) {
   if (!options.image_size) {
     const int64_t size = checked_usage([&] { return model_image_size(model_options(config)); });
     if (size > 0) options.image_size = size;
+  }
+  if (const auto pretrained = pretrained_config(config.model)) {
+    const auto& [mean, std, is_bicubic, crop_pct] = *pretrained;
+    options.resized = {{{mean.begin(), mean.end()}, {std.begin(), std.end()}},
+                       is_bicubic ? Interpolation::kBicubic : Interpolation::kBilinear,
+                       crop_pct};
   }
   return load_dataset(config.dataset, options);
 }

@@ -25,8 +25,9 @@ struct RunConfig {
   std::string weights = {};   // a safetensors file to start from; empty: fresh weights
 
   std::string optimizer = "tensorion";
-  std::string label = {};  // its name in a comparison, if that has several of one optimizer
-  bool grid = false;       // whether it is one of a search for learning rates
+  std::string label = {};                    // its name in a comparison, if that has several of one optimizer
+  bool grid = false;                         // whether it is one of a search for learning rates
+  std::vector<std::string> deviations = {};  // how an experiment of the paper differs from the paper
   TensorionOptions optimizer_options = default_options("tensorion");
 
   TrainerOptions training = {};

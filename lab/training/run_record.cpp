@@ -21,14 +21,18 @@ std::string to_text(const Transform& transform) {
     text = string_printf("shorter side resized to %ld, center crop",
                          std::get<CenterCrop>(transform.crop).shorter_side);
   }
-  return text + (transform.flip ? ", random horizontal flip" : "");
+  if (transform.interpolation == Interpolation::kBicubic) text += ", bicubic";
+  if (transform.flip) text += ", random horizontal flip";
+  if (transform.flip_vertical) text += ", random vertical flip";
+  if (transform.transpose) text += ", transposed";
+  return text;
 }
 
 ordered_json preprocessing(const DatasetSplits& data) {
-  const auto& [size, crop, flip, normalization] = data.test_transform;
-  return {{"size", {size.height, size.width}},
-          {"mean", normalization.mean},
-          {"std", normalization.std},
+  const auto& test = data.test_transform;
+  return {{"size", {test.size.height, test.size.width}},
+          {"mean", test.normalization.mean},
+          {"std", test.normalization.std},
           {"train", to_text(data.train_transform)},
           {"test", to_text(data.test_transform)}};
 }
@@ -50,6 +54,7 @@ ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
   out["data_fingerprint"] = data.fingerprint;
   out["class_names"] = data.classes;
   out["preprocessing"] = preprocessing(data);
+  if (!config.deviations.empty()) out["deviations"] = config.deviations;
   return out;
 }
 
@@ -58,6 +63,7 @@ void check_same(const std::filesystem::path& folder, const json& begun, const or
   const auto defaults = to_json(RunConfig{});
   for (const auto& [key, value] : now.items()) {
     if (key == "data" || key == "device") continue;  // a run may go on elsewhere
+    if (key == "deviations") continue;               // words, which may be improved
     const auto before = begun.find(key);
     if (before != begun.end() && *before == json(value)) continue;
     const bool is_new = key == "data_fingerprint" || key == "class_names" || key == "preprocessing";

@@ -39,6 +39,8 @@ def test_documented_training_commands_run(name, flags, cifar10, tmp_path):
         values |= {"--milestones": "1", "--epochs": "2"}
     if name == "compare":
         values["--seeds"] = "0"
+    if "--validation" in flags:
+        values["--validation"] = "10"
     if "--config" in flags:
         values["--config"] = tmp_path / "config.json"
         values["--config"].write_text('{"seed": 1}')
@@ -66,6 +68,8 @@ def test_documented_experiments_run(name, flags, image_folder, tmp_path):
         values["--data"] = image_folder
     if "--grid" not in flags:
         values["--grid-epochs"] = None
+    if any(flag.startswith("unfoldings") for flag in flags):
+        values["--optimizers"] = "muon,sgd"
     # Without its launcher, the program draws no figures. tests/program checks the figures.
     program = Path(tensorion.__file__).parent / "bin" / "tensorion"
     result = run(name, *replace(flags, values), program=program)

@@ -138,6 +138,77 @@ def test_flags_override_presets(image_folder, tmp_path):
     assert read_json(out / "tensorion-sgd-seed3" / "config.json")["fallback"] == "sgd"
 
 
+def test_deviations_from_the_paper_are_recorded(image_folder, tmp_path):
+    out = tmp_path / "compare"
+    flags = {**TINY_RUN, "--data": image_folder, "--out": out, "--preset": "cifar10", "--scale": "smoke"}
+    result = run("compare", *words(flags | {"--optimizers": "sgd,tensorion-sgd"}))
+    own = read_json(out / "tensorion-sgd-seed0" / "config.json")["deviations"]
+    for sentence in (
+        "The number of epochs is 1; the paper has 200.",
+        "The model has 0.125 of the width.",
+        "Training uses 20 samples, a part of the training set.",
+        "Testing uses 20 samples, a part of the test set.",
+        "tensorion-sgd has the learning rate 0.001 for the fallback; the paper names none.",
+    ):
+        assert sentence in own
+        assert f"- {sentence}\n" in result.stdout
+    assert any("polar=auto" in sentence for sentence in own)
+    assert not any("tensorion" in sentence for sentence in read_json(out / "sgd-seed0" / "config.json")["deviations"])
+    assert set(own) <= set(read_json(out / "summary.json")["deviations"])
+    # The record of a run is still a configuration.
+    run("train", "--config", out / "tensorion-sgd-seed0" / "config.json", "--out", tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("command", "method"),
+    [
+        (["compare", "--preset", "cifar10"], "newton_schulz"),
+        (["compare", "--preset", "cifar10", "--scale", "small"], "auto"),
+        (["tightness"], "newton_schulz"),
+        (["tightness", "--scale", "small"], "auto"),
+        (["ablation"], "svd"),
+        (["ablation", "--scale", "small"], "svd"),
+    ],
+)
+def test_the_papers_scale_uses_the_papers_polar_factors(command, method, image_folder):
+    text = run(*command, "--data", image_folder, "--print-config").stdout
+    (line,) = (line for line in text.splitlines() if line.startswith("polar = "))
+    assert set(re.findall(r'"([a-z_]+)"', line)) == {method}
+    if method == "newton_schulz":
+        assert re.search(r"^ns_steps = .*5", text, re.MULTILINE)
+
+
+def test_unfoldings_under_one_protocol(image_folder, tmp_path):
+    out = tmp_path / "compare"
+    flags = {**TINY_RUN, "--data": image_folder, "--out": out, "--preset": "unfoldings", "--scale": "smoke"}
+    result = run("compare", *words(flags))
+    expected = {
+        "muon": ((0,), 1),
+        "balanced": ("balanced", 1),
+        "online": ("online", 1),
+        "online-10": ("online", 10),
+        "modes-0-1": ((0, 1), 1),
+    }
+    for name, (unfolding, interval) in expected.items():
+        config = read_json(out / f"{name}-seed0" / "config.json")
+        assert (config["schedule"], config["fallback"]) == ("onecycle", "adamw")
+        assert "deviations" not in config
+        if name != "muon":  # Muon always has the modes (0,).
+            assert config["online_interval"] == interval
+            assert config["unfolding"].replace(" ", "") == str(unfolding).replace(" ", "")
+    summary = read_json(out / "summary.json")
+    assert summary["differences"]["reference"] == "muon"
+    assert [entry["optimizer"] for entry in summary["optimizers"]] == [*expected, "adamw", "sgd"]
+    assert "Unfoldings under one protocol: CIFAR-10" in result.stdout
+
+
+def test_a_presets_reference_may_be_left_out(image_folder, tmp_path):
+    flags = {**TINY_RUN, "--data": image_folder, "--preset": "unfoldings", "--scale": "smoke"}
+    out = tmp_path / "out"
+    run("compare", *words(flags | {"--optimizers": "sgd,adamw", "--out": out}))
+    assert "differences" not in read_json(out / "summary.json")
+
+
 @pytest.mark.parametrize(
     ("flags", "status", "message"),
     [

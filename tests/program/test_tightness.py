@@ -64,6 +64,26 @@ def test_tightness(image_folder, tmp_path):
     assert "already contains results" in run(*flags, expect=1).stderr
 
 
+def test_the_height_and_the_width_can_be_exchanged(image_folder, tmp_path):
+    flags = ["tightness", "--scale", "smoke", "--data", image_folder, *words(TINY_TIGHTNESS)]
+    ratios = {}
+    for name, more in {"plain": [], "transposed": ["--transpose"], "unflipped": ["--flip", "none"]}.items():
+        out = tmp_path / name
+        run(*flags, *more, "--out", out)
+        rows = [row for row in read_json_lines(out / "metrics.jsonl") if len(row["nuclear_norms"]) == 7]
+        expected = np.mean([row["nuclear_norms"][6] / row["nuclear_norms"][5] - 1 for row in rows])
+        shown = read_json(out / "summary.json")["tables"][0]["rows"][5]
+        assert shown[0] == "||M_{1,4}||_* / ||M_{1,3}||_* - 1"
+        assert float(shown[1]) == pytest.approx(expected, abs=5.1e-5)
+        ratios[name] = expected
+        config = read_json(out / "run" / "config.json")
+        assert (config["transpose"], config["flip"]) == (
+            bool(more[:1] == ["--transpose"]),
+            (more[1:] or ["horizontal"])[0],
+        )
+    assert len(set(ratios.values())) == 3
+
+
 def test_tightness_resumes(image_folder, tmp_path):
     flags = ["tightness", "--scale", "smoke", "--data", image_folder, *words(TINY_TIGHTNESS)]
     run(*flags, "--out", tmp_path / "whole")

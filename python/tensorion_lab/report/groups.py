@@ -30,7 +30,7 @@ DATASETS = {
 
 # Keys of a configuration that do not distinguish groups. The fingerprint, which identifies the data, is part of the
 # setup.
-NO_OPTIONS = {"seed", "data", "data_fingerprint", "class_names", "preprocessing", "grid"}
+NO_OPTIONS = {"seed", "data", "data_fingerprint", "class_names", "preprocessing", "grid", "deviations"}
 
 
 @dataclass(frozen=True)

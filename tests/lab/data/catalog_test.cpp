@@ -168,6 +168,30 @@ TEST_F(Catalog, LargeImagesAreResized) {
   EXPECT_TRUE(on_disk.train.files->front().bytes.empty());
 }
 
+TEST_F(Catalog, ResizedPicturesFollowTheModelsConfiguration) {
+  write_image_folder("", 2, 50, 65);
+  const ResizedPictures vit{{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}, Interpolation::kBicubic, 0.9};
+  const auto spec = load_dataset(
+      "imagefolder", {.folder = folder_.path(), .flip = "both", .transpose = true, .resized = vit});
+  expect_resized_pipeline(spec, 224, 248);  // timm rounds 224 / 0.9 down.
+  for (const auto& transform : {spec.train_transform, spec.test_transform}) {
+    EXPECT_EQ(transform.normalization.mean, vit.normalization.mean);
+    EXPECT_EQ(transform.interpolation, Interpolation::kBicubic);
+    EXPECT_TRUE(transform.transpose);
+  }
+  EXPECT_TRUE(spec.train_transform.flip_vertical);
+  EXPECT_FALSE(spec.test_transform.flip_vertical);
+}
+
+// The configuration is made for three channels.
+TEST_F(Catalog, GrayPicturesKeepTheirOwnNormalization) {
+  write_fashion_mnist("");
+  const ResizedPictures vit{{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}, Interpolation::kBicubic, 0.9};
+  const auto spec =
+      load_dataset("fashion-mnist", {.folder = folder_.path(), .image_size = 224, .resized = vit});
+  EXPECT_EQ(spec.train_transform.normalization.mean.size(), 1U);
+}
+
 TEST_F(Catalog, LimitsSelectBalancedSeededSubset) {
   write_fashion_mnist("");
   const auto spec =

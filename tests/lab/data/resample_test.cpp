@@ -8,24 +8,32 @@ namespace {
 using testing::expect_close;
 using testing::noise;
 
-at::Tensor resample(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window) {
+at::Tensor resample(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window,
+                    Interpolation interpolation = Interpolation::kBilinear) {
   auto out = at::full({picture.size(0), window.size.height, window.size.width}, -1.0F);
-  resample({picture.const_data_ptr<uint8_t>(), picture.size(0), {picture.size(1), picture.size(2)}}, crop,
-           resized, window, [&](int64_t c, int64_t y, const float* row) {
-             std::copy_n(row, window.size.width, out[c][y].mutable_data_ptr<float>());
-           });
+  resample(
+      {picture.const_data_ptr<uint8_t>(), picture.size(0), {picture.size(1), picture.size(2)}}, crop, resized,
+      window,
+      [&](int64_t c, int64_t y, const float* row) {
+        std::copy_n(row, window.size.width, out[c][y].mutable_data_ptr<float>());
+      },
+      interpolation);
   return out;
 }
 
-// Torch's bilinear interpolation of the crop with antialiasing, in float64.
-at::Tensor reference(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window) {
+// Torch's interpolation of the crop with antialiasing, in float64.
+at::Tensor reference(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window,
+                     Interpolation interpolation) {
   const auto part = picture.narrow(1, crop.top, crop.size.height).narrow(2, crop.left, crop.size.width);
-  const auto whole = at::_upsample_bilinear2d_aa(part.to(at::kDouble).unsqueeze(0).contiguous(),
-                                                 {resized.height, resized.width}, /*align_corners=*/false)[0];
+  const auto exact = part.to(at::kDouble).unsqueeze(0).contiguous();
+  const std::vector<int64_t> size{resized.height, resized.width};
+  const auto whole = interpolation == Interpolation::kBicubic
+                         ? at::_upsample_bicubic2d_aa(exact, size, /*align_corners=*/false)[0].clamp(0, 255)
+                         : at::_upsample_bilinear2d_aa(exact, size, /*align_corners=*/false)[0];
   return whole.narrow(1, window.top, window.size.height).narrow(2, window.left, window.size.width);
 }
 
-TEST(Resample, MatchesTorchsAntialiasedBilinear) {
+TEST(Resample, MatchesTorchsWithAntialiasing) {
   struct Case {
     ImageSize picture;
     Box crop;
@@ -45,9 +53,13 @@ TEST(Resample, MatchesTorchsAntialiasedBilinear) {
   for (size_t i = 0; i < cases.size(); ++i) {
     const auto& [size, crop, resized, window] = cases[i];
     const auto picture = noise({3, size.height, size.width}, i);
-    // The tolerance is for sums of a few float32 terms of at most 255.
-    expect_close(resample(picture, crop, resized, window), reference(picture, crop, resized, window), 1e-6,
-                 "case " + std::to_string(i));
+    for (const auto interpolation : {Interpolation::kBilinear, Interpolation::kBicubic}) {
+      const bool is_bicubic = interpolation == Interpolation::kBicubic;
+      // Sums of a few float32 terms of up to 255.
+      expect_close(resample(picture, crop, resized, window, interpolation),
+                   reference(picture, crop, resized, window, interpolation), 1e-6,
+                   (is_bicubic ? "bicubic, case " : "bilinear, case ") + std::to_string(i));
+    }
   }
 }
 

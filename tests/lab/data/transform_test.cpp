@@ -192,8 +192,44 @@ TEST(Transform, CenterCropMatchesTorch) {
   }
 }
 
+TEST(Transform, FlipsBothWaysAndTransposes) {
+  const auto picture = noise({3, 12, 12}, 9);
+  std::set<std::pair<bool, bool>> seen;
+  for (int64_t i = 0; i < 40; ++i) {
+    Random draws = stream(i);
+    const bool flip = draws.coin(), flip_vertical = draws.coin();
+    seen.emplace(flip, flip_vertical);
+    auto expected = flip ? picture.flip(2) : picture;
+    if (flip_vertical) expected = expected.flip(1);
+    Transform transform{{12, 12}, PaddedCrop{0}, true, kThree};
+    transform.flip_vertical = true;
+    for (const bool channels_last : {false, true}) {
+      transform.transpose = false;
+      expect_close(run(transform, picture, stream(i), channels_last), normalize(expected, kThree), 1e-6);
+      transform.transpose = true;
+      expect_close(run(transform, picture, stream(i), channels_last),
+                   normalize(expected.transpose(1, 2), kThree), 1e-6);
+    }
+  }
+  EXPECT_EQ(seen.size(), 4U);
+}
+
+TEST(Transform, ResizesWithBicubicInterpolation) {
+  const auto picture = noise({3, 50, 37}, 7);
+  const auto whole =
+      at::_upsample_bicubic2d_aa(picture.to(at::kDouble).unsqueeze(0), {43, 32}, false)[0].clamp(0, 255);
+  Transform transform{{28, 28}, CenterCrop{32}, false, kThree};
+  transform.interpolation = Interpolation::kBicubic;
+  expect_close(run(transform, picture, stream(0)), normalize(whole.narrow(1, 7, 28).narrow(2, 2, 28), kThree),
+               1e-6);
+}
+
 TEST(Transform, RejectsInvalidInput) {
   const auto picture = noise({3, 8, 8}, 8);
+  Transform transposed{{8, 9}, CenterCrop{9}, false, kThree};
+  transposed.transpose = true;
+  expect_error<c10::ValueError>([&] { run(transposed, picture, stream(0)); },
+                                "only square pictures can be transposed, got 8 x 9");
   expect_error<c10::ValueError>([&] { run({{8, 9}, PaddedCrop{4}, false, kThree}, picture, stream(0)); },
                                 "[tensorion.data] a padded crop keeps the size, expected 8 x 9, got 8 x 8");
   expect_error<c10::ValueError>(

@@ -17,7 +17,7 @@ RunConfig paper_config() {
 std::string text(const RunConfig& config) {
   const auto& preset = comparison_presets().front();
   const std::vector<OptimizerComparison> rows{{.optimizer = "sgd", .runs = 1}};
-  const auto table = preset_table(preset, "paper", rows, config, {{"sgd", 0.075}}, 10000);
+  const auto table = preset_table(preset, "paper", rows, config, {{"sgd", "0.075"}}, 10000, {});
   EXPECT_EQ(table.header.size(), table.alignment.size());
   EXPECT_EQ(table.header.size(), table.rows.front().size());
   std::string out = table.title;

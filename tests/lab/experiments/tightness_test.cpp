@@ -48,7 +48,21 @@ TEST(Tightness, AMomentumWhoseBestUnfoldingIsNotTheBalancedOne) {
   ASSERT_EQ(layers.rows.size(), 1U);
   EXPECT_EQ(layers.rows[0][2], "{1,3}");
   EXPECT_EQ(layers.rows[0][5], "100 %");
-  EXPECT_EQ(tightness_table({value}).rows.back()[1], "1.0000");
+  EXPECT_EQ(tightness_table({value}).rows[4][1], "1.0000");
+}
+
+TEST(Tightness, TheTableComparesWidthAndHeight) {
+  const auto kernel = gaussian({5, 4, 3, 3}, 3, at::kDouble);
+  const auto norm = [&](const Modes& modes) {
+    return at::linalg_svdvals(unfold(kernel, modes)).sum().item<double>();
+  };
+  const double expected = norm({0, 3}) / norm({0, 2}) - 1;
+  const auto row = tightness_table({measure_tightness(kernel, 1)}).rows.back();
+  EXPECT_EQ(row[0], "||M_{1,4}||_* / ||M_{1,3}||_* - 1");
+  EXPECT_NEAR(std::stod(row[1]), expected, 5.1e-5);
+  // Transposing the kernel's windows exchanges the two.
+  const auto transposed = tightness_table({measure_tightness(kernel.transpose(2, 3).contiguous(), 1)});
+  EXPECT_NEAR(std::stod(transposed.rows.back()[1]), 1 / (1 + expected) - 1, 5.1e-5);
 }
 
 TEST(Tightness, ComesBackFromItsFile) {

@@ -31,6 +31,23 @@ TEST(Models, BuildsEveryModelWithItsHead) {
   }
 }
 
+// The values of timm 1.0, in vision_transformer.py and swin_transformer.py.
+TEST(Models, PretrainedConfigurationsAreThoseOfTimm) {
+  const auto vit = pretrained_config("vit_base_patch16_224");
+  ASSERT_TRUE(vit);
+  EXPECT_EQ(vit->mean, (std::array<double, 3>{0.5, 0.5, 0.5}));
+  EXPECT_EQ(vit->std, (std::array<double, 3>{0.5, 0.5, 0.5}));
+  EXPECT_TRUE(vit->is_bicubic);
+  EXPECT_EQ(vit->crop_pct, 0.9);
+  EXPECT_EQ(pretrained_config("vit_medium_patch16_gap_256")->crop_pct, 0.95);
+  const auto swin = pretrained_config("swin_base_patch4_window7_224");
+  ASSERT_TRUE(swin);
+  EXPECT_EQ(swin->mean, (std::array<double, 3>{0.485, 0.456, 0.406}));
+  EXPECT_TRUE(swin->is_bicubic);
+  EXPECT_EQ(swin->crop_pct, 0.9);
+  EXPECT_FALSE(pretrained_config("resnet18"));
+}
+
 TEST(Models, WidthScalesChannelsAndHeads) {
   // The exact published numbers of parameters.
   EXPECT_EQ(parameter_count({.name = "resnet18"}), 11689512);
