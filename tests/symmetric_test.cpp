@@ -58,13 +58,13 @@ TEST(Symmetric, CholeskyInverseAndLogDet) {
       auto copy = copy_lower(w);
       EXPECT_TRUE(at::equal(copy.tril(), w.tril()));
       const double condition = testing::condition_number(s);
-      const auto log_det = factor_positive_(w);
+      const auto log_det = cholesky_(w);
       ASSERT_TRUE(log_det.has_value());
       // The result is a sum of the logarithms of m pivots, each of which is a sum of up to m products.
       EXPECT_NEAR(*log_det, std::get<1>(at::linalg_slogdet(s)).item<double>(),
                   rounding(dtype, m * m) * condition);
       expect_close(w.tril(), at::linalg_cholesky(s), rounding(dtype, m) * condition);
-      invert_factored_(w);
+      cholesky_inverse_(w);
       expect_close(w.tril(), at::linalg_inv(s).tril(), rounding(dtype, m) * condition);
     }
   }
@@ -73,9 +73,9 @@ TEST(Symmetric, CholeskyInverseAndLogDet) {
 TEST(Symmetric, IndefiniteMatricesAreReported) {
   for (const auto dtype : {at::kFloat, at::kDouble}) {
     auto w = at::diag(at::tensor({2.0, -1.0, 3.0})).to(dtype);
-    EXPECT_FALSE(factor_positive_(w).has_value());
+    EXPECT_FALSE(cholesky_(w).has_value());
     auto zero = at::zeros({4, 4}, dtype);
-    EXPECT_FALSE(factor_positive_(zero).has_value());
+    EXPECT_FALSE(cholesky_(zero).has_value());
   }
 }
 

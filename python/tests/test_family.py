@@ -120,5 +120,5 @@ def test_bad_families_raise(name, family, error, message):
 
 
 def test_family_requires_online():
-    with pytest.raises(ValueError, match='family goes with unfolding "online" only, got balanced'):
+    with pytest.raises(ValueError, match="family requires unfolding 'online', got 'balanced'"):
         tensorion.lmo(gaussian(SHAPE, 0), unfolding="balanced", family=[(0,)])

@@ -1,8 +1,8 @@
-// Keeps MKL's LAPACK on the calling thread while it is called inside a parallel region.
+// Sets the number of MKL threads to 1 for LAPACK calls inside a parallel region.
 //
-// There MKL (2024.2) requests threads that it does not get: QR waits for them forever, eigenvalues are wrong,
-// and inverses of Cholesky factors round differently on threads that were started under another thread count,
-// so that results change from run to run. Matrix products are not affected.
+// In a parallel region, MKL 2024.2 requests threads that it does not get. As a result, QR deadlocks,
+// eigenvalues are wrong, and inverses from Cholesky factors are not reproducible: their rounding depends on
+// the thread count at the time the calling thread was started. Matrix products are not affected.
 #pragma once
 
 #ifdef _OPENMP
@@ -13,6 +13,7 @@ extern "C" int MKL_Set_Num_Threads_Local(int) __attribute__((weak));
 
 namespace tensorion {
 
+// Does nothing outside of parallel regions, or if LAPACK is not MKL.
 class MklSingleThreadGuard {
  public:
   MklSingleThreadGuard() {

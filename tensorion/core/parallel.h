@@ -1,5 +1,5 @@
-// at::parallel_for for bodies that call ATen: the threads inherit the caller's thread-local state, such as
-// inference mode, excluded dispatch keys or the profiler.
+// A version of at::parallel_for for functions that call ATen. The threads inherit the thread-local state of
+// the caller, such as inference mode, excluded dispatch keys or the profiler.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -9,18 +9,21 @@
 
 namespace tensorion {
 
-template <typename Work>
-void parallel_for_with_tls(int64_t begin, int64_t end, int64_t grain, const Work& work) {
+// Calls f(first, last) for subranges of [begin, end) with at least `grain` elements. The arguments are those
+// of at::parallel_for. If the range has no more than `grain` elements, f runs on the calling thread, outside
+// of a parallel region.
+template <typename F>
+void parallel_for_with_tls(int64_t begin, int64_t end, int64_t grain, const F& f) {
   // Even when at::parallel_for runs its body serially, it marks the thread as inside a parallel region, which
   // disables threading in nested calls.
   if (end - begin <= std::max<int64_t>(grain, 1)) {
-    if (begin < end) work(begin, end);
+    if (begin < end) f(begin, end);
     return;
   }
   const at::ThreadLocalState state;
   at::parallel_for(begin, end, grain, [&](int64_t first, int64_t last) {
     const at::ThreadLocalStateGuard guard(state);
-    work(first, last);
+    f(first, last);
   });
 }
 

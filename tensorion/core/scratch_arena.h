@@ -1,5 +1,5 @@
-// An arena for intermediate results on the CPU, so that a step allocates no memory in its steady state. It
-// retains its high-water mark until release_scratch() is called.
+// A memory arena for intermediate results on the CPU. In the steady state, a step allocates no memory. The
+// arena retains its high-water mark until release_scratch() is called.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,7 +8,9 @@
 
 namespace tensorion {
 
-// As at::empty, for a tensor that is dropped before the call returns to the user.
+// Returns an uninitialized tensor, like at::empty. Its memory returns to the arena when the tensor is
+// destroyed. Scratch tensors must not be returned to the user, because they would keep the arena in use.
+// Thread-safe.
 at::Tensor scratch(at::IntArrayRef sizes, const at::TensorOptions& options);
 
 }  // namespace tensorion

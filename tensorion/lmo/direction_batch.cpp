@@ -13,6 +13,7 @@
 namespace tensorion {
 namespace {
 
+// The sides m <= n of a matrix or its transpose.
 struct Sides {
   int64_t m, n;
   bool operator==(const Sides&) const = default;
@@ -22,7 +23,7 @@ Sides sides(const Unfolding& unfolding) {
   return {std::min(unfolding.rows(), unfolding.cols()), std::max(unfolding.rows(), unfolding.cols())};
 }
 
-// The unfoldings to solve on: that of the strategy, or all of the balanced shape.
+// Returns the unfolding of the strategy or, for "online", all unfoldings with the shape of the balanced one.
 std::vector<Unfolding> candidates(at::IntArrayRef shape, const UnfoldingStrategy& strategy) {
   const auto chosen = strategy.choose(shape);
   if (!strategy.is_online() || effective_order(shape) < 2) return {chosen};
@@ -34,13 +35,13 @@ std::vector<Unfolding> candidates(at::IntArrayRef shape, const UnfoldingStrategy
   return found;
 }
 
-// Elements in fp32 that the batch takes for each tensor: what is copied and three more in half precision of
-// each matrix, and five Gram matrices in half precision.
+// Returns the scratch memory for one tensor of a batch, in fp32 elements. For each candidate this is one
+// matrix in fp32, and three matrices and five Gram matrices in fp16.
 int64_t scratch_elements(const Sides& sides, size_t candidates) {
   return static_cast<int64_t>(candidates) * (5 * sides.m * sides.n + 5 * sides.m * sides.m) / 2;
 }
 
-// The tensor whose unfolding is the matrix, or its transpose, as a view.
+// Folds a matrix of size m x n, transposed if necessary, to the shape of the tensor. Returns a view.
 at::Tensor folded(const Unfolding& unfolding, const at::Tensor& matrix) {
   return unfolding.fold(unfolding.rows() > unfolding.cols() ? matrix.mT() : matrix);
 }
@@ -49,16 +50,16 @@ int64_t matrix_count(const DirectionBatch& batch) {
   return static_cast<int64_t>(batch.count * batch.unfoldings[0].size());
 }
 
-// A value for each matrix of a batch, as it is multiplied with them.
+// Reshapes one value per matrix, so that it broadcasts over a batch of matrices.
 at::Tensor per_matrix(const at::Tensor& values) { return values.view({-1, 1, 1}); }
 
-// For each candidate 1 if it is the choice that was made before, else 0. A choice that is no candidate, as
-// one made on the CPU may be, counts as the first.
+// Returns a mask over the tensors for each candidate: 1 if it is the stored choice, else 0. If the stored
+// choice is not a candidate, which can happen if it was made on the CPU, the first candidate is chosen.
 std::vector<at::Tensor> read_choices(const DirectionBatch& batch, at::TensorList choices) {
-  const auto numbers = at::stack(choices);
+  const auto indices = at::stack(choices);
   std::vector<at::Tensor> chosen(batch.unfoldings[0].size());
   for (size_t c = 1; c < chosen.size(); ++c) {
-    chosen[c] = numbers.eq(unfolding_number(batch.unfoldings[0][c])).to(at::kFloat);
+    chosen[c] = indices.eq(unfolding_index(batch.unfoldings[0][c])).to(at::kFloat);
     chosen[0] = c == 1 ? 1 - chosen[c] : chosen[0] - chosen[c];
   }
   return chosen;
@@ -66,19 +67,20 @@ std::vector<at::Tensor> read_choices(const DirectionBatch& batch, at::TensorList
 
 void write_choices(const DirectionBatch& batch, const std::vector<at::Tensor>& chosen,
                    at::TensorList choices) {
-  at::Tensor numbers;
+  at::Tensor indices;
   for (size_t c = 0; c < chosen.size(); ++c) {
-    const auto own = chosen[c] * unfolding_number(batch.unfoldings[0][c]);
-    numbers = c == 0 ? own : numbers + own;
+    const auto selected = chosen[c] * unfolding_index(batch.unfoldings[0][c]);
+    indices = c == 0 ? selected : indices + selected;
   }
-  at::_foreach_copy_(choices, numbers.unbind());
+  at::_foreach_copy_(choices, indices.unbind());
 }
 
 }  // namespace
 
 DirectionPlan plan_directions(at::TensorList tensors, const UnfoldingStrategy& strategy) {
-  // By what a batch has in common. Tensors with a choice are batched by their own shape, so that the choices
-  // are the same for all of them.
+  // The key is (m, n, whether the dtype is fp64, shape). The shape is empty if a tensor has only one
+  // candidate. Tensors with several candidates are batched by shape, so that the candidates of a batch are
+  // the same.
   using Key = std::tuple<int64_t, int64_t, bool, std::vector<int64_t>>;
   struct Group {
     std::vector<size_t> members;
@@ -98,10 +100,10 @@ DirectionPlan plan_directions(at::TensorList tensors, const UnfoldingStrategy& s
   DirectionPlan plan;
   for (const auto& [key, group] : groups) {
     const auto& [m, n, is_double, shape] = key;
-    const auto each = std::max<int64_t>(1, scratch_elements({m, n}, group.unfoldings[0].size()));
-    const auto most = static_cast<size_t>(std::max<int64_t>(1, budget / each));
-    for (size_t first = 0; first < group.members.size(); first += most) {
-      const auto count = std::min(most, group.members.size() - first);
+    const auto tensor_cost = std::max<int64_t>(1, scratch_elements({m, n}, group.unfoldings[0].size()));
+    const auto batch_size = static_cast<size_t>(std::max<int64_t>(1, budget / tensor_cost));
+    for (size_t first = 0; first < group.members.size(); first += batch_size) {
+      const auto count = std::min(batch_size, group.members.size() - first);
       DirectionBatch batch{plan.order.size(), count, m, n, {}};
       for (size_t i = first; i < first + count; ++i) {
         plan.order.push_back(group.members[i]);
@@ -127,8 +129,8 @@ std::vector<DirectionCandidates> DirectionSolver::solve(const DirectionBatch& ba
                                                         const UnfoldingChoices& choices) {
   const auto count = static_cast<int64_t>(batch.count);
   const auto candidates = static_cast<int64_t>(batch.unfoldings[0].size());
-  const bool decides = candidates > 1 && choices.decide;
-  const bool keeps = candidates > 1 && !choices.decide;
+  const bool chooses = candidates > 1 && choices.decide;
+  const bool reuses = candidates > 1 && !choices.decide;
   const auto matrices = loaded_.narrow(0, 0, matrix_count(batch) * batch.m * batch.n)
                             .view({candidates, count, batch.m, batch.n});
   for (int64_t c = 0; c < candidates; ++c) {
@@ -142,32 +144,32 @@ std::vector<DirectionCandidates> DirectionSolver::solve(const DirectionBatch& ba
   auto scaled = scaled_.narrow(0, 0, matrices.numel()).view(matrices.sizes());
   at::div_out(scaled, matrices, per_matrix(divisors));
   std::vector<at::Tensor> chosen(candidates);
-  if (keeps) {
+  if (reuses) {
     chosen = read_choices(batch, choices.tensors);
     auto kept = scaled[0];
-    // Weights of 0 and 1 select.
+    // With weights 0 and 1, lerp selects one of its arguments.
     for (int64_t c = 1; c < candidates; ++c)
       kept = at::lerp(kept, scaled[c], per_matrix(chosen[c].to(scaled.scalar_type())));
     scaled = kept;
   }
   const auto [solved, attained] =
-      newton_schulz_batch(scaled.view({-1, batch.m, batch.n}), schedule_, decides);
-  if (decides) {
+      newton_schulz_batch(scaled.view({-1, batch.m, batch.n}), schedule_, chooses);
+  if (chooses) {
     const auto best = attained.view({candidates, count}).argmax(0);
     for (int64_t c = 0; c < candidates; ++c) chosen[c] = best.eq(c).to(at::kFloat);
     if (!choices.tensors.empty()) write_choices(batch, chosen, choices.tensors);
   }
-  std::vector<DirectionCandidates> found;
+  std::vector<DirectionCandidates> result;
   for (int64_t c = 0; c < candidates; ++c) {
     DirectionCandidates candidate{{}, {}, chosen[c]};
     for (int64_t i = 0; i < count; ++i) {
       const auto& unfolding = batch.unfoldings[i][c];
-      candidate.x.push_back(folded(unfolding, solved[keeps ? i : c * count + i]));
+      candidate.x.push_back(folded(unfolding, solved[reuses ? i : c * count + i]));
       candidate.unfoldings.push_back(unfolding);
     }
-    found.push_back(std::move(candidate));
+    result.push_back(std::move(candidate));
   }
-  return found;
+  return result;
 }
 
 }  // namespace tensorion

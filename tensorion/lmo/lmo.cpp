@@ -15,13 +15,14 @@
 namespace tensorion {
 namespace {
 
-// m times 2^-exponent; the exponent is not 0 if squares of entries would leave the range of a double.
-struct Moderate {
+// The tensor m times 2^-exponent.
+struct ScaledTensor {
   at::Tensor m;
   int exponent = 0;
 };
 
-Moderate moderate(const at::Tensor& m) {
+// Rescales m if squares of its elements could overflow or underflow in double precision.
+ScaledTensor avoid_overflow(const at::Tensor& m) {
   if (m.numel() == 0) return {m};
   const double norm = std::sqrt(inner_product(m, m));
   if (norm > 1e-140 && norm < 1e140) return {m};
@@ -31,17 +32,18 @@ Moderate moderate(const at::Tensor& m) {
   return {scale_by_power_of_two(m.to(at::kDouble), -exponent), exponent};
 }
 
+// Returns true if the polar factor can reuse the computations of the search.
 bool uses_estimator(const Contender& winner, const PolarOptions& polar) {
   return resolve_polar_method(polar.method, winner.estimator.matrix()) == "halley";
 }
 
-// The polar factor of the unfolding that won. Its estimator is used up.
+// Returns the polar factor of the selected unfolding. Consumes its estimator.
 PolarFactor factor_of(Contender& winner, const PolarOptions& polar) {
   return uses_estimator(winner, polar) ? std::move(winner.estimator).factor()
                                        : certified_polar(winner.estimator.matrix(), polar);
 }
 
-// The same without a certificate.
+// Returns the same polar factor without bounds, which may be cheaper. Consumes the estimator.
 at::Tensor direction_of(Contender& winner, const PolarOptions& polar) {
   return uses_estimator(winner, polar) ? std::move(winner.estimator).factor().x
                                        : polar_scratch(winner.estimator.matrix(), polar);
@@ -57,26 +59,26 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
   TORCH_CHECK_VALUE(m.layout() == at::kStrided, "[tensorion.lmo] expected a dense tensor, got ", m.layout());
   polar.check();
   TORCH_CHECK_VALUE(family.empty() || unfolding.is_online(),
-                    "[tensorion.lmo] family goes with unfolding \"online\" only, got ", unfolding.str());
+                    "[tensorion.lmo] family requires unfolding 'online', got '", unfolding.str(), "'");
   unfoldings_of(m.sizes(), family, "lmo");
   if (!m.is_cpu()) {
-    // Certificates need values: on another device each would be a read from there.
+    // Bounds are numbers on the host, so each would synchronize with the device.
     auto result = lmo(m.detach().cpu(), unfolding, polar, family);
     result.x = result.x.to(m.device());
     return result;
   }
-  const auto [input, exponent] = moderate(m.detach());
+  const auto [input, exponent] = avoid_overflow(m.detach());
   LmoResult result;
   double upper = 0;
   if (unfolding.is_online() && m.numel() > 0) {
     auto [winner, others, solved] = select_unfolding(input, family);
-    const double own = winner.estimator.bounds().upper;
+    const double search_upper = winner.estimator.bounds().upper;
     const auto factor = factor_of(winner, polar);
     result.x = winner.fold(factor.x).clone();
     result.modes = winner.modes;
     result.solved = solved;
     result.value = factor.value;
-    upper = std::max({factor.value, std::min(own, factor.nuclear.upper), others});
+    upper = std::max({factor.value, std::min(search_upper, factor.nuclear.upper), others});
   } else {
     const auto chosen = unfolding.choose(m.sizes());
     const auto factor = certified_polar(chosen.unfold(input), polar);
@@ -84,7 +86,7 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
     result.modes = chosen.modes();
     result.solved = 1;
     result.value = factor.value;
-    // The optimum is over all unfoldings: those that were not solved count with their cheap bound.
+    // The optimum is the maximum over all unfoldings, so include the cheap bounds of the others.
     upper = factor.nuclear.upper;
     if (m.numel() > 0) {
       for (const auto& other : candidates(input)) {
@@ -93,7 +95,8 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
     }
   }
   result.x = result.x.to(m.scalar_type());
-  // A lower bound may be cut off at the largest number, an upper one not.
+  // If the value overflows, the largest finite number is still a lower bound. An upper bound must not be
+  // clamped.
   result.value = std::min(std::ldexp(result.value, exponent), std::numeric_limits<double>::max());
   result.upper = std::ldexp(upper, exponent);
   return result;
@@ -102,7 +105,7 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
 Direction lmo_direction(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
   const NoAutocastGuard no_autocast;
   if (unfolding.is_online() && m.numel() > 0) {
-    auto winner = select_unfolding(moderate(m).m).winner;
+    auto winner = select_unfolding(avoid_overflow(m).m).winner;
     return {winner.fold(direction_of(winner, polar)), winner.unfolding};
   }
   auto chosen = unfolding.choose(m.sizes());

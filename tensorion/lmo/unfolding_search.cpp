@@ -14,8 +14,9 @@
 namespace tensorion {
 namespace {
 
-// Closer upper bounds of candidates above the bar whose Gram matrix is a partial trace of the contender's.
-void bound_parts(Contender& contender, double bar, std::span<Candidate> candidates) {
+// Tightens the upper bounds of candidates whose Gram matrix is a partial trace of the contender's. Candidates
+// that are already ruled out by the threshold are skipped.
+void bound_parts(Contender& contender, double threshold, std::span<Candidate> candidates) {
   const auto& unfolding = contender.unfolding;
   const bool by_rows = contender.transposed != (unfolding.rows() <= unfolding.cols());
   const auto modes = by_rows ? unfolding.row_modes() : unfolding.col_modes();
@@ -27,24 +28,24 @@ void bound_parts(Contender& contender, double bar, std::span<Candidate> candidat
     });
   };
   for (auto& candidate : candidates) {
-    if (candidate.heuristic_upper < bar || candidate.traced) continue;
+    if (candidate.heuristic_upper < threshold || candidate.traced) continue;
     auto part = candidate.unfolding.row_modes();
     if (!within(part)) part = candidate.unfolding.col_modes();
     if (!within(part)) continue;
     std::vector<bool> kept;
     for (const int64_t mode : modes) kept.push_back(std::find(part.begin(), part.end(), mode) != part.end());
     auto estimator = contender.estimator.partial_trace(sizes, kept);
-    if (estimator.bounds().upper >= bar) estimator.refine();
+    if (estimator.bounds().upper >= threshold) estimator.refine();
     candidate.upper = std::min(candidate.upper, estimator.bounds().upper);
     candidate.heuristic_upper = std::min(candidate.heuristic_upper, estimator.heuristic_bounds().upper);
     candidate.traced = true;
   }
 }
 
-// So many contenders keep their matrices; those of the others are computed again when they are needed.
-constexpr size_t kResident = 2;
+// The number of contenders whose matrices stay in memory. The matrices of the others are recomputed on
+// demand.
+constexpr size_t kMaxResident = 2;
 
-// The search for the unfolding of m with the largest nuclear norm.
 class Search {
  public:
   Search(const at::Tensor& m, std::vector<Candidate> candidates)
@@ -54,14 +55,15 @@ class Search {
     for (size_t i = 0; i < candidates_.size(); ++i) admit(i);
     drop_losers();
     while (contenders_.size() > 1) {
-      auto* const roughest = least_refined();
-      if (!roughest) break;
-      // Eigenvalues take as much memory as another contender's matrices do.
-      make_resident(*roughest, roughest->estimator.needs_eigenvalues() ? 1 : kResident);
-      roughest->estimator.refine();
+      auto* const contender_to_refine = least_refined();
+      if (!contender_to_refine) break;
+      // The eigenvalues need as much memory as the matrices of a second contender.
+      make_resident(*contender_to_refine,
+                    contender_to_refine->estimator.needs_eigenvalues() ? 1 : kMaxResident);
+      contender_to_refine->estimator.refine();
       drop_losers();
     }
-    // Of equals the first in the order of enumeration.
+    // The remaining contenders are tied. The first in the order of `unfoldings` wins.
     const auto first =
         std::min_element(contenders_.begin(), contenders_.end(), [](const auto& a, const auto& b) {
           return a.modes.size() != b.modes.size() ? a.modes.size() < b.modes.size() : a.modes < b.modes;
@@ -72,7 +74,7 @@ class Search {
     auto winner = std::move(*first);
     contenders_.clear();
     if (winner.estimator.is_released()) winner.estimator.restore(matrix_of(winner));
-    return {std::move(winner), std::max(others_, bar_), solved_};
+    return {std::move(winner), std::max(others_, threshold_), solved_};
   }
 
  private:
@@ -81,58 +83,61 @@ class Search {
     return contender.transposed ? matrix.mT() : matrix;
   }
 
-  // Lets a candidate that the bar does not rule out contend.
+  // Makes candidate i a contender unless it is ruled out.
   void admit(size_t i) {
     const auto& candidate = candidates_[i];
-    if (candidate.heuristic_upper < bar_) {
+    if (candidate.heuristic_upper < threshold_) {
       others_ = std::max(others_, candidate.upper);
       return;
     }
     const auto unfolding = candidate.unfolding.reordered();
-    // Of the first square unfolding the rows, of others the columns, so that many are parts of either.
+    // Use the rows of the first square unfolding and the columns of later ones, so that as many other Gram
+    // matrices as possible are partial traces of one of these.
     const bool transposed = i > 0 && unfolding.rows() == unfolding.cols();
-    release_all_but(kResident - 1);
+    release_all_but(kMaxResident - 1);
     const auto matrix = gather(unfolding, m_);
     NuclearNormEstimator estimator(transposed ? matrix.mT() : matrix);
     ++solved_;
-    if (estimator.bounds().upper < bar_) return;
+    if (estimator.bounds().upper < threshold_) return;
     estimator.refine();
-    bar_ = std::max(bar_, estimator.heuristic_bounds().lower);
+    threshold_ = std::max(threshold_, estimator.heuristic_bounds().lower);
     contenders_.push_back(
-        {candidate.unfolding.modes(), unfolding, transposed, ++uses_, std::move(estimator)});
-    bound_parts(contenders_.back(), bar_, std::span(candidates_).subspan(i + 1));
+        {candidate.unfolding.modes(), unfolding, transposed, ++clock_, std::move(estimator)});
+    bound_parts(contenders_.back(), threshold_, std::span(candidates_).subspan(i + 1));
     drop_losers();
   }
 
+  // Raises the threshold, and removes the contenders that it rules out.
   void drop_losers() {
     for (const auto& contender : contenders_)
-      bar_ = std::max(bar_, contender.estimator.heuristic_bounds().lower);
+      threshold_ = std::max(threshold_, contender.estimator.heuristic_bounds().lower);
     std::erase_if(contenders_, [&](const Contender& contender) {
-      if (contender.estimator.heuristic_bounds().upper >= bar_) return false;
+      if (contender.estimator.heuristic_bounds().upper >= threshold_) return false;
       others_ = std::max(others_, contender.estimator.bounds().upper);
       return true;
     });
   }
 
-  // Of those that can be refined; null if there is none.
+  // Returns the contender with the fewest refinements among those that can be refined, or null.
   Contender* least_refined() {
-    Contender* found = nullptr;
+    Contender* least = nullptr;
     for (auto& contender : contenders_) {
       if (!contender.estimator.can_refine()) continue;
-      if (!found || contender.estimator.refinements() < found->estimator.refinements()) found = &contender;
+      if (!least || contender.estimator.refinements() < least->estimator.refinements()) least = &contender;
     }
-    return found;
+    return least;
   }
 
-  // `count`: how many may be resident then, this one included.
+  // Makes sure that the matrices of this contender, and of at most `count` contenders in total, are in
+  // memory.
   void make_resident(Contender& contender, size_t count) {
-    contender.last_use = ++uses_;
+    contender.last_use = ++clock_;
     const bool was_released = contender.estimator.is_released();
     release_all_but(was_released ? count - 1 : count);
     if (was_released) contender.estimator.restore(matrix_of(contender));
   }
 
-  // Keeps the matrices of those that were used last.
+  // Frees the matrices of all but the `count` most recently used contenders.
   void release_all_but(size_t count) {
     std::vector<Contender*> resident;
     for (auto& contender : contenders_) {
@@ -146,10 +151,10 @@ class Search {
   at::Tensor m_;
   std::vector<Candidate> candidates_;
   std::vector<Contender> contenders_;
-  double bar_ = 0;     // the largest lower bound of a nuclear norm
-  double others_ = 0;  // a certified upper bound of the nuclear norms that lost
+  double threshold_ = 0;  // largest heuristic lower bound of a nuclear norm
+  double others_ = 0;     // upper bound of the nuclear norms that were ruled out
   int64_t solved_ = 0;
-  int64_t uses_ = 0;
+  int64_t clock_ = 0;  // logical time for Contender::last_use
 };
 
 }  // namespace
@@ -162,7 +167,7 @@ std::vector<Candidate> candidates(const at::Tensor& m, const Family& family) {
     const auto side = static_cast<double>(std::min(unfolding.rows(), unfolding.cols()));
     all.push_back({unfolding, std::sqrt(side) * norm, std::sqrt(side) * norm});
   }
-  // A vector's only unfolding is itself.
+  // A vector has only one unfolding.
   if (all.empty()) all.push_back({UnfoldingStrategy("balanced").choose(m.sizes()), norm, norm});
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.upper > b.upper; });
   return all;

@@ -1,4 +1,7 @@
-// The search for the unfolding with the largest nuclear norm: the strategy "online".
+// The strategy "online": finds argmax_tau ||M_(tau)||_* over the unfoldings tau of a tensor M.
+//
+// Candidates are visited by decreasing cheap upper bound. A candidate whose upper bound is below the largest
+// lower bound so far is ruled out. The others become contenders, whose bounds are refined until one is left.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,40 +13,42 @@
 
 namespace tensorion {
 
-// An unfolding with a cheap bound of its nuclear norm.
+// An unfolding with a cheap upper bound of its nuclear norm.
 struct Candidate {
   Unfolding unfolding;
-  double upper;            // of the nuclear norm
-  double heuristic_upper;  // see LogDetBounds
-  bool traced = false;     // true if it was bounded by a partial trace of another Gram matrix
+  double upper;            // upper bound of the nuclear norm
+  double heuristic_upper;  // heuristic upper bound (see LogDetBounds)
+  bool traced = false;     // true if a partial trace of another Gram matrix has been used for the bounds
 };
 
-// The unfoldings of a family with the bound ||A||_* <= sqrt(min(m, n)) ||A||_F, by decreasing bound.
+// Returns the unfoldings of a family with the bound ||A||_* <= sqrt(min(m, n)) ||A||_F, in decreasing order
+// of the bound.
 std::vector<Candidate> candidates(const at::Tensor& m, const Family& family = {});
 
-// The unfolding of x: a view if possible, else a copy in scratch memory.
+// Returns the unfolding of x: a view if possible, else a copy in scratch memory.
 at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x);
 
-// An unfolding that bounds could not rule out.
+// An unfolding that has not been ruled out, with refined bounds.
 struct Contender {
   Modes modes;
   Unfolding unfolding;
-  bool transposed;   // true if the estimator has the transposed matrix
-  int64_t last_use;  // the larger, the later
+  bool transposed;   // true if the estimator was given the transposed matrix
+  int64_t last_use;  // logical time at which its matrices were last used
   NuclearNormEstimator estimator;
 
+  // Folds a matrix of the size of the estimator's matrix.
   at::Tensor fold(const at::Tensor& x) const { return unfolding.fold(transposed ? x.mT() : x); }
 };
 
 struct Selection {
   Contender winner;
-  double others = 0;  // a certified upper bound of all other nuclear norms
-  int64_t solved = 0;
+  double others = 0;   // upper bound of all other nuclear norms; it does not depend on heuristic bounds
+  int64_t solved = 0;  // number of unfoldings whose Gram matrix was computed
 };
 
-// The unfolding of the family with the largest nuclear norm; of a tensor that is zero, the first. Bounds rule
-// most unfoldings out; the choice between the others uses heuristic bounds (see LogDetBounds), and at last
-// eigenvalues in double precision.
+// Returns the unfolding of the family with the largest nuclear norm, or the first candidate if the tensor is
+// zero. Unfoldings are ruled out by heuristic bounds (see LogDetBounds). Nearly equal ones are compared by
+// eigenvalues in double precision. Ties go to the first in the order of `unfoldings`.
 Selection select_unfolding(const at::Tensor& m, const Family& family = {});
 
 }  // namespace tensorion

@@ -10,7 +10,7 @@
 namespace tensorion {
 namespace {
 
-// The one unfolding of a shape of effective order 0 or 1: a column.
+// Returns the unfolding of a shape in which at most one mode has a size other than 1: a column.
 Unfolding column_unfolding(at::IntArrayRef shape) {
   TORCH_CHECK_VALUE(!shape.empty(), "[tensorion.lmo] expected a tensor with at least one mode, got a scalar");
   for (int64_t mode = 0; mode < static_cast<int64_t>(shape.size()); ++mode) {
@@ -33,20 +33,20 @@ Unfolding UnfoldingStrategy::choose(at::IntArrayRef shape) const {
   return {shape, balanced_unfolding(shape)};
 }
 
-int64_t unfolding_number(const Unfolding& unfolding) {
+int64_t unfolding_index(const Unfolding& unfolding) {
   if (effective_order(unfolding.shape()) < 2) return 0;
   const auto all = unfoldings(unfolding.shape());
-  const auto place = std::find(all.begin(), all.end(), unfolding.canonical());
-  return place == all.end() ? 0 : place - all.begin();
+  const auto match = std::find(all.begin(), all.end(), unfolding.canonical());
+  return match == all.end() ? 0 : match - all.begin();
 }
 
-Unfolding numbered_unfolding(at::IntArrayRef shape, int64_t number) {
+Unfolding unfolding_at(at::IntArrayRef shape, int64_t index) {
   if (effective_order(shape) < 2) return column_unfolding(shape);
   const auto all = unfoldings(shape);
-  TORCH_CHECK_VALUE(number >= 0 && number < static_cast<int64_t>(all.size()),
-                    "[tensorion.lmo] expected the number of one of ", all.size(), " unfoldings of shape ",
-                    shape, ", got ", number);
-  return {shape, all[number]};
+  TORCH_CHECK_VALUE(index >= 0 && index < static_cast<int64_t>(all.size()),
+                    "[tensorion.lmo] index of an unfolding of shape ", shape, " must be in [0, ", all.size(),
+                    "), got ", index);
+  return {shape, all[index]};
 }
 
 std::string UnfoldingStrategy::str() const {
@@ -64,20 +64,22 @@ UnfoldingStrategy UnfoldingStrategy::parse(const std::string& text) {
   const auto expect = [&](bool holds) {
     TORCH_CHECK_VALUE(holds, "[tensorion.lmo] expected modes such as '(0, 2)', got '", text, "'");
   };
-  size_t place = 1;
-  const auto skip_spaces = [&] { place = std::min(text.find_first_not_of(" \t\n", place), text.size()); };
+  size_t position = 1;
+  const auto skip_spaces = [&] {
+    position = std::min(text.find_first_not_of(" \t\n", position), text.size());
+  };
   Modes modes;
-  for (skip_spaces(); place < text.size() && text[place] != ')'; skip_spaces()) {
-    expect(text[place] >= '0' && text[place] <= '9');
+  for (skip_spaces(); position < text.size() && text[position] != ')'; skip_spaces()) {
+    expect(text[position] >= '0' && text[position] <= '9');
     const auto [stop, error] =
-        std::from_chars(text.data() + place, text.data() + text.size(), modes.emplace_back());
+        std::from_chars(text.data() + position, text.data() + text.size(), modes.emplace_back());
     expect(error == std::errc());
-    place = stop - text.data();
+    position = stop - text.data();
     skip_spaces();
-    expect(place < text.size() && (text[place] == ',' || text[place] == ')'));
-    if (text[place] == ',') ++place;
+    expect(position < text.size() && (text[position] == ',' || text[position] == ')'));
+    if (text[position] == ',') ++position;
   }
-  expect(place + 1 == text.size());
+  expect(position + 1 == text.size());
   return modes;
 }
 

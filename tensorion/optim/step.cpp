@@ -27,8 +27,8 @@ void check_floating(at::TensorList tensors, const char* name) {
   }
 }
 
-// Whether each of `others` fits the tensor at its index.
-void check_alike(at::TensorList tensors, at::TensorList others, const char* name) {
+// Throws unless each of `others` is dense and has the shape and device of the tensor at the same index.
+void check_matching(at::TensorList tensors, at::TensorList others, const char* name) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto &tensor = tensors[i], &other = others[i];
     TORCH_CHECK_VALUE(other.layout() == at::kStrided, "[tensorion.step] expected a dense ", name,
@@ -49,16 +49,16 @@ void check_lists(at::TensorList params, at::TensorList grads, at::TensorList mom
                     params.size(), " parameters, ", grads.size(), " gradients and ", momenta.size(),
                     " momenta");
   check_floating(params, "parameters");
-  check_alike(params, grads, "gradient");
-  check_alike(params, momenta, "momentum");
+  check_matching(params, grads, "gradient");
+  check_matching(params, momenta, "momentum");
 }
 
-// Every shape must have the unfolding before anything changes.
+// Throws if a shape does not have the unfolding. Called before anything is changed.
 void check_unfoldings(at::TensorList tensors, const UnfoldingStrategy& strategy) {
   for (const auto& tensor : tensors) strategy.choose(tensor.sizes());
 }
 
-// Whether there is a choice for each tensor, if there are any.
+// Throws unless there is one choice for each tensor, or none at all.
 void check_choices(at::TensorList tensors, const StepOptions& options, const UnfoldingChoices& choices) {
   if (choices.tensors.empty()) return;
   TORCH_CHECK_VALUE(options.unfolding.is_online() && choices.tensors.size() == tensors.size(),
@@ -72,34 +72,35 @@ void check_choices(at::TensorList tensors, const StepOptions& options, const Unf
   }
 }
 
-// The same options for slices, which are tensors of their own.
-StepOptions whole(StepOptions options) {
+// Returns the options for the slices themselves, which are not sliced further.
+StepOptions without_slicing(StepOptions options) {
   options.slicing = {};
   return options;
 }
 
-// The choices of all slices.
+// Returns one choice for each slice.
 std::vector<at::Tensor> choices_of_slices(const UnfoldingChoices& choices) {
-  std::vector<at::Tensor> found;
+  std::vector<at::Tensor> result;
   for (const auto& choice : choices.tensors) {
     const auto each = choice.reshape({-1}).unbind();
-    found.insert(found.end(), each.begin(), each.end());
+    result.insert(result.end(), each.begin(), each.end());
   }
-  return found;
+  return result;
 }
 
-// The options for the CPU, where tensors in them become numbers. Nothing if the step is to be skipped.
+// Returns the options with lr_tensor converted to a number. Returns nullopt if found_inf is set: the step
+// must be skipped.
 std::optional<StepOptions> options_on_cpu(const StepOptions& options) {
-  auto local = options;
+  auto cpu_options = options;
   if (options.found_inf && options.found_inf->item<double>() != 0) return std::nullopt;
-  if (options.lr_tensor) local.lr = options.lr_tensor->item<double>();
-  local.lr_tensor.reset();
-  local.found_inf.reset();
-  return local;
+  if (options.lr_tensor) cpu_options.lr = options.lr_tensor->item<double>();
+  cpu_options.lr_tensor.reset();
+  cpu_options.found_inf.reset();
+  return cpu_options;
 }
 
-// M <- G + beta M. Returns false if M is not finite. A sum of finite gradients may overflow: it is clamped to
-// the largest number, and keeps its sign.
+// Computes M <- G + beta M. Returns false if M is not finite. If the gradient is finite and the sum
+// overflows, it is clamped to the largest finite number of the same sign.
 bool accumulate(const at::Tensor& momentum, const at::Tensor& grad, const StepOptions& options) {
   if (axpby_(options.momentum, momentum, options.maximize ? -1 : 1, grad) || is_finite(momentum)) return true;
   if (!is_finite(grad)) return false;
@@ -108,17 +109,18 @@ bool accumulate(const at::Tensor& momentum, const at::Tensor& grad, const StepOp
   return is_finite(momentum);
 }
 
-// The direction of a tensor; for "online" with the choice that is kept, or a new one that is.
+// Returns the direction of tensor i. If choices are stored, the stored unfolding is used, or a new choice is
+// made and stored.
 Direction choose_direction(const at::Tensor& target, const StepOptions& options,
                            const UnfoldingChoices& choices, size_t i) {
   if (choices.tensors.empty()) return lmo_direction(target, options.unfolding, options.polar);
   const auto& choice = choices.tensors[i];
   if (!choices.decide) {
-    const auto kept = numbered_unfolding(target.sizes(), choice.item<int64_t>());
-    return lmo_direction(target, kept.modes(), options.polar);
+    const auto stored = unfolding_at(target.sizes(), choice.item<int64_t>());
+    return lmo_direction(target, stored.modes(), options.polar);
   }
   auto direction = lmo_direction(target, options.unfolding, options.polar);
-  choice.fill_(unfolding_number(direction.unfolding));
+  choice.fill_(unfolding_index(direction.unfolding));
   return direction;
 }
 
@@ -141,26 +143,26 @@ void update(const at::Tensor& param, const at::Tensor& grad, const at::Tensor& m
   axpby_(1 - options.lr * options.weight_decay, param, -options.lr * scale, direction.x);
 }
 
-// The indices of the tensors on the CPU, and of those of each device and dtype elsewhere. Tensors without
-// elements are left out.
-struct Places {
+// The indices of tensors on the CPU, and of tensors on other devices, grouped by device and dtype. Empty
+// tensors are omitted.
+struct DeviceGroups {
   std::vector<size_t> cpu;
   std::vector<std::vector<size_t>> devices;
 };
 
-Places places(at::TensorList tensors) {
-  Places found;
+DeviceGroups group_by_device(at::TensorList tensors) {
+  DeviceGroups result;
   for (auto& indices : by_device_and_dtype(tensors)) {
     std::erase_if(indices, [&](size_t i) { return tensors[i].numel() == 0; });
     if (indices.empty()) continue;
     if (tensors[indices[0]].is_cpu()) {
-      found.cpu.insert(found.cpu.end(), indices.begin(), indices.end());
+      result.cpu.insert(result.cpu.end(), indices.begin(), indices.end());
     } else {
-      found.devices.push_back(std::move(indices));
+      result.devices.push_back(std::move(indices));
     }
   }
-  std::sort(found.cpu.begin(), found.cpu.end());
-  return found;
+  std::sort(result.cpu.begin(), result.cpu.end());
+  return result;
 }
 
 }  // namespace
@@ -187,21 +189,21 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
   check_lists(params, grads, momenta);
   if (!options.slicing.is_whole()) {
     const auto& slicing = options.slicing;
-    return step(slicing.slices(params), slicing.slices(grads), slicing.slices(momenta), whole(options),
-                {choices_of_slices(choices), choices.decide});
+    return step(slicing.slices(params), slicing.slices(grads), slicing.slices(momenta),
+                without_slicing(options), {choices_of_slices(choices), choices.decide});
   }
   check_unfoldings(params, options.unfolding);
   check_choices(params, options, choices);
   const c10::NoGradGuard no_grad;
-  const auto [cpu, devices] = places(params);
+  const auto [cpu, devices] = group_by_device(params);
   for (const auto& indices : devices) {
     step_on_device(at_indices(params, indices), at_indices(grads, indices), at_indices(momenta, indices),
                    options, {at_indices(choices.tensors, indices), choices.decide});
   }
-  const auto local = cpu.empty() ? std::nullopt : options_on_cpu(options);
-  if (!local) return;
+  const auto cpu_options = cpu.empty() ? std::nullopt : options_on_cpu(options);
+  if (!cpu_options) return;
   for_each_tensor(params, cpu, options.unfolding,
-                  [&](size_t i) { update(params[i], grads[i], momenta[i], *local, choices, i); });
+                  [&](size_t i) { update(params[i], grads[i], momenta[i], *cpu_options, choices, i); });
 }
 
 void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options) {
@@ -211,9 +213,9 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptio
                     "[tensorion.step] expected as many gradients as momenta, got ", grads.size(),
                     " gradients and ", momenta.size(), " momenta");
   check_floating(momenta, "momenta");
-  check_alike(momenta, grads, "gradient");
+  check_matching(momenta, grads, "gradient");
   const c10::NoGradGuard no_grad;
-  const auto [cpu, devices] = places(momenta);
+  const auto [cpu, devices] = group_by_device(momenta);
   for (const auto& indices : devices)
     add_gradients_on_device(at_indices(momenta, indices), at_indices(grads, indices), options);
   for (const size_t i : cpu) accumulate(momenta[i], grads[i], options);
@@ -225,38 +227,38 @@ std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& op
   options.check();
   check_floating(targets, "momenta");
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> found(targets.size());
+  std::vector<at::Tensor> result(targets.size());
   if (!options.slicing.is_whole()) {
     const auto& slicing = options.slicing;
-    const auto parts =
-        directions(slicing.slices(targets), whole(options), {choices_of_slices(choices), choices.decide});
+    const auto slice_directions = directions(slicing.slices(targets), without_slicing(options),
+                                             {choices_of_slices(choices), choices.decide});
     for (size_t i = 0; i < targets.size(); ++i)
-      found[i] = at::empty(targets[i].sizes(), targets[i].options());
-    const auto views = slicing.slices(found);
-    for (size_t i = 0; i < parts.size(); ++i) views[i].copy_(parts[i]);
-    return found;
+      result[i] = at::empty(targets[i].sizes(), targets[i].options());
+    const auto views = slicing.slices(result);
+    for (size_t i = 0; i < slice_directions.size(); ++i) views[i].copy_(slice_directions[i]);
+    return result;
   }
   check_unfoldings(targets, options.unfolding);
   check_choices(targets, options, choices);
-  const auto [cpu, devices] = places(targets);
+  const auto [cpu, devices] = group_by_device(targets);
   for (const auto& indices : devices) {
     const auto directions = directions_on_device(at_indices(targets, indices), options,
                                                  {at_indices(choices.tensors, indices), choices.decide});
-    for (size_t i = 0; i < indices.size(); ++i) found[indices[i]] = directions[i];
+    for (size_t i = 0; i < indices.size(); ++i) result[indices[i]] = directions[i];
   }
   for (size_t i = 0; i < targets.size(); ++i) {
-    if (!found[i].defined()) found[i] = at::empty(targets[i].sizes(), targets[i].options());
+    if (!result[i].defined()) result[i] = at::empty(targets[i].sizes(), targets[i].options());
   }
   for_each_tensor(targets, cpu, options.unfolding, [&](size_t i) {
     if (!is_finite(targets[i])) {
-      found[i].fill_(NAN);
+      result[i].fill_(NAN);
       return;
     }
     const auto direction = choose_direction(targets[i], options, choices, i);
-    copy_strided(direction.x, found[i]);
-    found[i].mul_(adjusted_scale(direction.unfolding, options.adjust_lr_fn));
+    copy_strided(direction.x, result[i]);
+    result[i].mul_(adjusted_scale(direction.unfolding, options.adjust_lr_fn));
   });
-  return found;
+  return result;
 }
 
 void apply_directions(at::TensorList params, at::TensorList directions, const StepOptions& options) {
@@ -266,15 +268,15 @@ void apply_directions(at::TensorList params, at::TensorList directions, const St
                     "[tensorion.step] expected as many directions as parameters, got ", directions.size(),
                     " directions and ", params.size(), " parameters");
   check_floating(params, "parameters");
-  check_alike(params, directions, "direction");
+  check_matching(params, directions, "direction");
   const c10::NoGradGuard no_grad;
-  const auto [cpu, devices] = places(params);
+  const auto [cpu, devices] = group_by_device(params);
   for (const auto& indices : devices)
     apply_directions_on_device(at_indices(params, indices), at_indices(directions, indices), options);
-  const auto local = cpu.empty() ? std::nullopt : options_on_cpu(options);
-  if (!local) return;
+  const auto cpu_options = cpu.empty() ? std::nullopt : options_on_cpu(options);
+  if (!cpu_options) return;
   for (const size_t i : cpu)
-    axpby_(1 - local->lr * local->weight_decay, params[i], -local->lr, directions[i]);
+    axpby_(1 - cpu_options->lr * cpu_options->weight_decay, params[i], -cpu_options->lr, directions[i]);
 }
 
 double solving_cost(at::IntArrayRef shape, const UnfoldingStrategy& unfolding) {

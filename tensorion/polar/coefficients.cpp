@@ -31,8 +31,9 @@ const Coefficients kCans{
     {3.2866, -2.4647, 0.5074},   {2.2737, -1.6447, 0.4162},
 };
 
-// Polar Express is used with a safety factor s: rounding may lift a singular value a little over 1, where the
-// polynomials grow fast. All rows but the last (a fixed point at 1) are those of X / s.
+// Applies the safety factor s of Polar Express: every polynomial p(x) except the last becomes p(x / s). This
+// is necessary because rounding may move a singular value slightly above 1, where the polynomials grow fast.
+// The last polynomial has a fixed point at 1 and needs no safety factor.
 Coefficients with_safety(Coefficients rows, double s) {
   for (size_t i = 0; i + 1 < rows.size(); ++i) {
     rows[i][0] /= s;

@@ -1,5 +1,5 @@
-// The Gram matrix A A^T of a matrix whose nuclear norm or polar factor is wanted, and its shifted Cholesky
-// factors.
+// The Gram matrix A A^T of a matrix A (m x n, m <= n), bounds of its spectrum and of ||A||_*, and Cholesky
+// factors of A A^T + c lambda I.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,46 +12,51 @@
 
 namespace tensorion {
 
-// The Cholesky factor of matrix + c lambda I, by its lower triangle, and the log-determinant of that matrix
-// over c lambda: the sum of log(1 + s/c) over the spectrum of matrix / lambda.
+// The Cholesky factorization of matrix + c lambda I.
 struct ShiftedFactor {
-  at::Tensor lower;
-  double log_det;
+  at::Tensor lower;  // the Cholesky factor; its upper triangle is undefined
+  double log_det;    // log det(I + matrix / (c lambda)): the sum of log(1 + s / c) over the eigenvalues s of
+                     // matrix / lambda
 };
 
-// Factors at poles of the rational filter, which inverts them, by the index of the pole.
+// Cholesky factors at poles of the rational filter, by the index of the pole. The filter reuses them to
+// compute inverses.
 using PoleFactors = std::map<size_t, ShiftedFactor>;
 
-// The lower triangle of A A^T, and bounds that follow from its trace and Frobenius norm.
+// The Gram matrix, and bounds that follow from its trace and its Frobenius norm.
 //
-// `matrix` differs from A A^T by an error E, to which factorizations of it add their own. In double precision
-// the norms of E are bounded; in single precision they are estimated by a sample of rows.
+// The computed matrix is A A^T + E, where E includes the backward error of later Cholesky factorizations. The
+// norms of E are bounded a priori in double precision. In single precision they are estimated from a sample
+// of rows, so all bounds that depend on them hold up to this estimate.
 struct GramMatrix {
-  at::Tensor matrix;
+  at::Tensor matrix;  // only the lower triangle is defined
   double trace = 0;
   double squares = 0;            // ||A A^T||_F^2
-  double rounding = 0;           // estimate of ||E||_F from above
-  double spectral_rounding = 0;  // estimate of ||E||_2 from above
-  double lambda = 0;             // >= the largest eigenvalue
-  double nuclear_upper = 0;      // >= ||A||_*
-  double upper_rounding = 0;     // what rounding has added to it
+  double rounding = 0;           // upper bound (fp64) or estimate (fp32) of ||E||_F
+  double spectral_rounding = 0;  // upper bound (fp64) or estimate (fp32) of ||E||_2
+  double lambda = 0;             // upper bound of the largest eigenvalue
+  double nuclear_upper = 0;      // upper bound of ||A||_*
+  double upper_rounding = 0;     // the part of nuclear_upper that allows for E
 
-  // `a`: m <= n, fp32 or fp64, finite, entries of moderate size.
+  // Computes A A^T for a finite matrix `a` in fp32 or fp64 with m <= n. Its squared norm must not overflow or
+  // underflow (see kModerateSquares).
   explicit GramMatrix(const at::Tensor& a);
 
-  // The Gram matrix of an unfolding whose row modes are a subset of those of A: the partial trace over the
-  // others. `sizes` are the sizes of A's row modes; `kept` says which of them remain.
+  // Returns the Gram matrix of another unfolding of the same tensor, whose row modes are a subset of the row
+  // modes of A. It is the partial trace of this matrix over the other row modes. `sizes` are the sizes of the
+  // row modes of A; kept[i] is true if mode i is in the subset.
   GramMatrix partial_trace(at::IntArrayRef sizes, const std::vector<bool>& kept) const;
 
-  // How much larger the inverse of A A^T + c lambda I can be than that of matrix + c lambda I, if they differ
-  // by an error of this spectral norm and the smallest eigenvalue of `matrix` is at least `least` lambda.
-  // Nothing if that is more than a factor of two: c is then below the resolution of the Gram matrix.
-  std::optional<double> inverse_growth(double c, double error, double least) const;
+  // Returns an upper bound of the ratio of (A A^T + c lambda I)^-1 to (matrix + c lambda I)^-1. It assumes
+  // that ||E||_2 is at most `error`, and that the eigenvalues of `matrix` are at least min_eigenvalue lambda.
+  // Returns nullopt if the bound exceeds 2: the precision of the Gram matrix does not resolve the shift c.
+  std::optional<double> inverse_growth(double c, double error, double min_eigenvalue) const;
 
-  // The result lies in scratch memory. Nothing is returned if matrix + c lambda I is not positive definite.
+  // Factorizes matrix + c lambda I. Returns nullopt if it is not numerically positive definite. The result is
+  // in scratch memory.
   std::optional<ShiftedFactor> factor(double c) const;
 
-  // Of the spectrum of matrix / lambda, without shifts.
+  // Returns the moments of the spectrum of matrix / lambda, without shifts.
   SpectrumMoments moments() const;
 
  private:

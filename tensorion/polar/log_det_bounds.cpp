@@ -21,7 +21,8 @@ namespace tables = rational_filter_tables;
 using tables::LogDetCertificate;
 using tables::LogDetLevel;
 
-// The level with so many shifts or, if `next`, the one after it; null if there is none.
+// Returns the level with this number of shifts or, if `next` is true, the first level with more shifts.
+// Returns null if there is none.
 const LogDetLevel* find_level(size_t shifts, bool next) {
   const auto* const level =
       std::find_if(std::begin(tables::kLogDetLevels), std::end(tables::kLogDetLevels),
@@ -31,7 +32,8 @@ const LogDetLevel* find_level(size_t shifts, bool next) {
 
 double smallest_shift(size_t shifts) { return *std::min_element(tables::kShifts, tables::kShifts + shifts); }
 
-// The index of the filter's pole at this shift; the number of poles if there is none.
+// Returns the index of this shift among the poles of the rational filter, or the number of poles if it is not
+// one of them.
 size_t pole_index(double shift) {
   return std::find(std::begin(tables::kPoles), std::end(tables::kPoles), shift) - std::begin(tables::kPoles);
 }
@@ -43,11 +45,11 @@ LogDetBounds::LogDetBounds(const GramMatrix& gram, double trace_error)
       moments_(gram.moments()),
       bounds_{0, gram.nuclear_upper},
       heuristic_bounds_(bounds_) {
-  heuristic_share_ = std::min(1.0, (1 + 2 * trace_error / gram.rounding) / std::sqrt(moments_.count));
+  heuristic_ratio_ = std::min(1.0, (1 + 2 * trace_error / gram.rounding) / std::sqrt(moments_.count));
 }
 
 double LogDetBounds::heuristic_error(const GramMatrix& gram) const {
-  return heuristic_share_ * gram.rounding / std::sqrt(moments_.count);
+  return heuristic_ratio_ * gram.rounding / std::sqrt(moments_.count);
 }
 
 bool LogDetBounds::exhausted(const GramMatrix& gram) const {
@@ -56,21 +58,21 @@ bool LogDetBounds::exhausted(const GramMatrix& gram) const {
   return !gram.inverse_growth(smallest_shift(next->shifts), heuristic_error(gram), min_eigenvalue_);
 }
 
-bool LogDetBounds::refine(const GramMatrix& gram, PoleFactors* kept) {
+bool LogDetBounds::refine(const GramMatrix& gram, PoleFactors* pole_factors) {
   TORCH_INTERNAL_ASSERT(!exhausted(gram));
-  const size_t done = moments_.shifts.size();
-  const size_t goal = find_level(done, /*next=*/true)->shifts;
-  const auto wanted = std::span(tables::kShifts).subspan(done, goal - done);
-  const auto count = static_cast<int64_t>(wanted.size());
+  const size_t first = moments_.shifts.size();
+  const size_t target = find_level(first, /*next=*/true)->shifts;
+  const auto new_shifts = std::span(tables::kShifts).subspan(first, target - first);
+  const auto count = static_cast<int64_t>(new_shifts.size());
   std::vector<std::optional<ShiftedFactor>> factors(count);
   const auto factor = [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
-      factors[k] = gram.factor(wanted[k]);
-      const bool is_kept = kept && pole_index(wanted[k]) < std::size(tables::kPoles);
+      factors[k] = gram.factor(new_shifts[k]);
+      const bool is_kept = pole_factors && pole_index(new_shifts[k]) < std::size(tables::kPoles);
       if (factors[k] && !is_kept) factors[k]->lower.reset();
     }
   };
-  // An odd one is left to all threads.
+  // If the number of factorizations is odd, the last one runs on all threads.
   const int64_t paired = use_paired_threads(gram.matrix) ? count / 2 * 2 : 0;
   parallel_for_with_tls(0, paired, 1, factor);
   factor(paired, count);
@@ -78,33 +80,33 @@ bool LogDetBounds::refine(const GramMatrix& gram, PoleFactors* kept) {
     const auto& factor = factors[k];
     if (!factor) {
       failed_ = true;
-      moments_.shifts.resize(done);
+      moments_.shifts.resize(first);
       return false;
     }
     moments_.shifts.push_back({.log_det = factor->log_det});
-    if (factor->lower.defined()) kept->insert({pole_index(wanted[k]), *factor});
+    if (factor->lower.defined()) pole_factors->insert({pole_index(new_shifts[k]), *factor});
   }
-  certify(gram);
+  update_bounds(gram);
   return true;
 }
 
-void LogDetBounds::certify(const GramMatrix& gram) {
+void LogDetBounds::update_bounds(const GramMatrix& gram) {
   const auto& level = *find_level(moments_.shifts.size(), /*next=*/false);
   const double m = moments_.count, root = std::sqrt(gram.lambda);
   const double smallest = smallest_shift(level.shifts);
-  double inverse = m;
+  double inverse = m;  // upper bound of the trace of c / (s + c)
   for (const auto& certificate : level.inverse) {
     inverse = std::min(inverse, certificate.bound.evaluate(moments_) + certificate.weight * epsilon_ * m);
   }
-  inverse = std::max(inverse, m * smallest / (1 + smallest));  // because no s is above 1
-  min_eigenvalue_ =
-      std::max(min_eigenvalue_, smallest / inverse - smallest);  // no term of the trace exceeds it
-  // Narrows bounds as far as errors of these norms allow.
+  inverse = std::max(inverse, m * smallest / (1 + smallest));  // because every s is at most 1
+  // Every term c / (s + c) of the trace is at most the trace.
+  min_eigenvalue_ = std::max(min_eigenvalue_, smallest / inverse - smallest);
+  // Tightens the bounds, with an allowance for errors E of these norms.
   const auto narrow = [&](NuclearBounds& bounds, double frobenius, double spectral) {
     const auto growth = gram.inverse_growth(smallest, spectral, min_eigenvalue_);
     if (!growth) return;
-    // || 1 / (2 sqrt(S + c I)) ||_F times what rounding adds to S; the inverse is that of the computed
-    // matrix.
+    // This is ||(S + c I)^(-1/2) / 2||_F ||E||_F / lambda. `inverse` is a bound for the computed matrix, and
+    // `growth` turns it into a bound for the exact one.
     const double slope = std::sqrt(*growth * inverse / smallest) / 2 * frobenius / gram.lambda;
     const auto rounding_error = [&](const LogDetCertificate& certificate) {
       return certificate.slope * slope + certificate.weight * epsilon_ * m * frobenius / gram.rounding;
@@ -114,11 +116,11 @@ void LogDetBounds::certify(const GramMatrix& gram) {
       bounds.lower = std::max(bounds.lower, root * (below.bound.evaluate(moments_) - rounding_error(below)));
       bounds.upper = std::min(bounds.upper, root * (above.bound.evaluate(moments_) + rounding_error(above)));
     }
-    // If bounds of several kinds nearly meet, rounding must not let them pass each other.
+    // Rounding must not make the lower bound exceed the upper one.
     bounds.upper = std::max(bounds.lower, bounds.upper);
   };
   narrow(bounds_, gram.rounding, gram.spectral_rounding);
-  narrow(heuristic_bounds_, heuristic_share_ * gram.rounding, heuristic_error(gram));
+  narrow(heuristic_bounds_, heuristic_ratio_ * gram.rounding, heuristic_error(gram));
 }
 
 }  // namespace tensorion

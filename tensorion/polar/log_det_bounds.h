@@ -1,7 +1,8 @@
-// Bounds of a nuclear norm from log-determinants alone.
+// Bounds of a nuclear norm ||A||_* from log-determinants log det(I + S / c) of S = A A^T / lambda.
 //
-// The log-determinant of S + c I costs a Cholesky factorization, a third of an inverse. For S = A A^T /
-// lambda seven of them bound ||A||_* as closely as four inverses do.
+// Each bound is a linear combination of tr I, tr S, ||S||_F^2 and the log-determinants for several shifts c.
+// A log-determinant costs one Cholesky factorization, a third of the cost of an inverse. Seven
+// log-determinants give bounds as tight as four inverses do.
 #pragma once
 
 #include "tensorion/polar/gram_matrix.h"
@@ -11,30 +12,33 @@ namespace tensorion {
 
 class LogDetBounds {
  public:
-  // `trace_error`: how far the trace of gram.matrix is from that of A A^T.
+  // `trace_error` is |tr E|, the difference between gram.trace and ||A||_F^2.
   LogDetBounds(const GramMatrix& gram, double trace_error);
 
-  // Adds shifts: three at first, then up to seven, nine and eleven. Factors at poles of the rational filter
-  // are added to `kept`, unless it is null. Returns false, and is exhausted, if a factorization fails.
-  bool refine(const GramMatrix& gram, PoleFactors* kept);
-  // True if there are no more shifts that the precision of the Gram matrix allows.
+  // Tightens the bounds with more shifts: the first call uses 3, later calls 7, 9 and 11. Returns false if a
+  // factorization fails; the object is then exhausted. If `pole_factors` is not null, the Cholesky factors
+  // whose shift is a pole of the rational filter are added to it.
+  bool refine(const GramMatrix& gram, PoleFactors* pole_factors);
+  // Returns true if there are no further shifts that the precision of the Gram matrix resolves.
   bool exhausted(const GramMatrix& gram) const;
 
-  // Hold for any rounding within gram.rounding and gram.spectral_rounding.
+  // The bounds hold for every error E with ||E||_F <= gram.rounding and ||E||_2 <= gram.spectral_rounding.
   const NuclearBounds& bounds() const { return bounds_; }
-  // Tighter by about sqrt(m) / 4, but heuristic: they assume that rounding errors are independent of the
-  // small eigenvectors, up to what their trace shows. For choices, not for promises.
+  // Heuristic bounds. Their allowance for rounding is smaller by a factor of about sqrt(m) / 4. They assume
+  // that E is independent of the eigenvectors with small eigenvalues, except for the bias that shows in tr E.
+  // They are used to choose an unfolding, and not in certificates.
   const NuclearBounds& heuristic_bounds() const { return heuristic_bounds_; }
 
  private:
-  void certify(const GramMatrix& gram);
-  // The spectral norm of the error that heuristic_bounds() allows for.
+  // Computes the bounds from the moments.
+  void update_bounds(const GramMatrix& gram);
+  // Returns the estimate of ||E||_2 that heuristic_bounds() allows for.
   double heuristic_error(const GramMatrix& gram) const;
 
   double epsilon_;
   bool failed_ = false;
-  double heuristic_share_;     // of the largest effect that rounding can have
-  double min_eigenvalue_ = 0;  // a lower bound of the smallest eigenvalue of S
+  double heuristic_ratio_;     // of the heuristic to the certified allowance for rounding
+  double min_eigenvalue_ = 0;  // lower bound of the smallest eigenvalue of S
   SpectrumMoments moments_;
   NuclearBounds bounds_;
   NuclearBounds heuristic_bounds_;

@@ -12,23 +12,25 @@
 namespace tensorion {
 namespace {
 
-// Steps between restarts: two at first, where the factors are worst conditioned, then three.
-constexpr size_t kFirstRun = 2;
-constexpr size_t kRun = 3;
+// The number of steps that are combined for wide matrices: fewer at first, because the polynomials of the
+// first steps are the worst conditioned.
+constexpr size_t kFirstCombinedSteps = 2;
+constexpr size_t kCombinedSteps = 3;
 
-// Steps if none are given: those that the published coefficients were made for, and on accelerators.
+// Default numbers of steps. The published coefficients were made for five.
 constexpr int64_t kPublishedSteps = 5;
 constexpr int64_t kDeviceSteps = 6;
 
-// p = a I + b r + c r^2.
+// Returns a I + b r + c r^2.
 at::Tensor polynomial(const at::Tensor& r, const std::array<double, 3>& row) {
   auto p = commuting_product(r, r, row[2], row[1], r);
   p.diagonal(0, -2, -1).add_(row[0]);
   return p;
 }
 
-// Steps [first, last) in the Gram domain: the factor p_{last-1} ... p_first of x, for r = x x^T.
-at::Tensor gram_steps(at::Tensor r, const Coefficients& schedule, size_t first, size_t last) {
+// Returns the product p_{last-1} ... p_first of the polynomials of steps [first, last), given r = x x^T
+// before step `first`.
+at::Tensor combined_polynomial(at::Tensor r, const Coefficients& schedule, size_t first, size_t last) {
   at::Tensor q;
   for (size_t i = first; i < last; ++i) {
     const auto p = polynomial(r, schedule[i]);
@@ -44,9 +46,11 @@ at::Tensor product(const at::Tensor& q, const at::Tensor& x) {
   return at::mm_out(out, q, x);
 }
 
-at::Tensor zero_to_one(const at::Tensor& scale) { return at::where(scale > 0, scale, at::ones_like(scale)); }
+at::Tensor replace_zero_by_one(const at::Tensor& scale) {
+  return at::where(scale > 0, scale, at::ones_like(scale));
+}
 
-// Whether no squares left the range of the dtype, as those of very small or large entries do.
+// Returns true if no squares of elements overflowed or underflowed (see kModerateSquares).
 bool is_moderate(const at::Tensor& squared_norms) {
   return ((squared_norms > 1 / kModerateSquares) & (squared_norms < kModerateSquares)).all().item<bool>();
 }
@@ -74,18 +78,19 @@ at::Tensor newton_schulz(const at::Tensor& x, const NewtonSchulzSchedule& schedu
   auto y = x;
   auto r = gram(y);
   if (!is_moderate(squared_norms(r, Normalization::kFrobenius))) {
-    y = x / zero_to_one(x.abs().amax({-2, -1}, true));
+    y = x / replace_zero_by_one(x.abs().amax({-2, -1}, true));
     r = gram(y);
   }
-  // y / ||y||_F is never formed: the first factor takes the norm along.
-  const auto squares = zero_to_one(squared_norms(r, schedule.normalization));
+  // The normalized matrix y / ||y|| is not formed. Instead, the first product q is divided by the norm.
+  const auto squares = replace_zero_by_one(squared_norms(r, schedule.normalization));
   r = r / squares;
-  // Five plain steps cost 15 m^2 n + 5 m^3 in symmetric products, five in the Gram domain 6 m^2 n + 14 m^3.
+  // With symmetric products, five plain steps cost 15 m^2 n + 5 m^3, and five combined steps 6 m^2 n + 14
+  // m^3.
   const bool wide = 2 * x.size(-1) > 3 * x.size(-2);
   for (size_t first = 0, last = 0; first < steps.size(); first = last) {
     if (first > 0) r = gram(y);
-    last = std::min(steps.size(), first + (!wide ? 1 : first == 0 ? kFirstRun : kRun));
-    const auto q = gram_steps(r, steps, first, last);
+    last = std::min(steps.size(), first + (!wide ? 1 : first == 0 ? kFirstCombinedSteps : kCombinedSteps));
+    const auto q = combined_polynomial(r, steps, first, last);
     y = product(first == 0 ? q.div_(squares.sqrt()) : q, y);
   }
   return y;

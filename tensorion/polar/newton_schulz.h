@@ -1,4 +1,6 @@
-// The Newton-Schulz iteration: matrix products only, the way to the polar factor on accelerators.
+// The Newton-Schulz iteration for the polar factor. It uses matrix products only. Step k computes
+//   X <- a_k X + (b_k R + c_k R^2) X,  R = X X^T,
+// starting from X = A / ||A||.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,10 +11,10 @@
 
 namespace tensorion {
 
-// What singular values are divided by before the first step; either is at least the largest of them.
+// The norm by which the input is divided. Both norms are upper bounds of the spectral norm.
 enum class Normalization {
   kFrobenius,  // ||X||_F
-  kSchatten4,  // ||X X^T||_F^(1/2), which is closer, and costs nothing once X X^T is there
+  kSchatten4,  // ||X X^T||_F^(1/2): tighter, and free because X X^T is needed anyway
 };
 
 struct NewtonSchulzSchedule {
@@ -20,18 +22,19 @@ struct NewtonSchulzSchedule {
   Normalization normalization = Normalization::kFrobenius;
 };
 
-// The squares of the norms that matrices are divided by, of shape (..., 1, 1), from their Gram matrices r; of
-// half precision, in single.
+// Returns the squared norms of matrices, in shape (..., 1, 1), from their Gram matrices r. The result is in
+// fp32, or in fp64 if r is.
 at::Tensor squared_norms(const at::Tensor& r, Normalization normalization);
 
-// What the options mean on a device. Throws if they are out of range.
+// Returns the schedule for these options on this type of device. Throws if an option is out of range.
 NewtonSchulzSchedule newton_schulz_schedule(const PolarOptions& options, c10::DeviceType device);
 
-// Runs the scheduled steps X <- a X + (b R + c R^2) X, R = X X^T, from X = x / ||x||.
-// x: (..., m, n) with m <= n, on the CPU, of the dtype to compute in; zero matrices stay zero. Wide matrices
-// are iterated in the Gram domain (on R alone, m x m), with a restart from X after the second step and every
-// third from there: without it the condition of the accumulated factor grows to 1e12.
-// The result may lie in scratch memory.
+// Runs the iteration on the CPU, in the dtype of x, which is fp32 or fp64. x has shape (..., m, n) with m <=
+// n. A zero matrix stays zero. The result may be in scratch memory.
+//
+// For wide matrices, several steps are combined: the product of their polynomials in R is accumulated as an m
+// x m matrix and then applied to X. This happens after two steps at first, and then after every three.
+// Otherwise the condition number of the accumulated matrix would grow to 1e12.
 at::Tensor newton_schulz(const at::Tensor& x, const NewtonSchulzSchedule& schedule);
 
 }  // namespace tensorion

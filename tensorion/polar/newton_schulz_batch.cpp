@@ -11,14 +11,13 @@
 namespace tensorion {
 namespace {
 
-// Squared norms are at least this, so that zero matrices stay zero.
-constexpr double kTiny = 1e-30;
-// The same for largest entries: the smallest number of single precision that is not denormal.
-constexpr double kTiniest = std::numeric_limits<float>::min();
+// Lower limits of divisors, so that zero matrices stay zero.
+constexpr double kMinSquaredNorm = 1e-30;
+constexpr double kMinLargestElement = std::numeric_limits<float>::min();
 
-// x <- p2(x) of x <- p1(x), with r = x x^T. Products of the polynomials are taken in the Gram domain, where
-// they are m x m, and the multiples of the identity in them never meet a rounded matrix: they are added in
-// the accumulators of the products.
+// Returns x after two steps with the polynomials p1 and p2, given r = x x^T. The product p2 p1 is an m x m
+// matrix. Multiples of the identity are never added to a matrix in half precision, which would lose its small
+// elements. They are added in the accumulators of the products instead.
 at::Tensor two_steps(const at::Tensor& x, const at::Tensor& r, const std::array<double, 3>& first,
                      const std::array<double, 3>& second) {
   const auto& [a1, b1, c1] = first;
@@ -39,7 +38,7 @@ at::Tensor one_step(const at::Tensor& x, const at::Tensor& r, const std::array<d
 }  // namespace
 
 at::ScalarType iteration_dtype(const Coefficients& steps) {
-  // Rounding of half precision, with a margin for sums of many errors.
+  // The rounding error of fp16, with a margin for the accumulation of errors.
   constexpr double kError = 4 * 0x1p-11;
   constexpr int kPoints = 2000;
   double largest = 0, exact = 0;
@@ -53,9 +52,9 @@ at::ScalarType iteration_dtype(const Coefficients& steps) {
     exact = std::max(exact, std::abs(x));
     largest = std::max(largest, std::abs(y));
   }
-  // Polynomials that do not converge to 1, as Muon's, wander: errors grow from step to step.
-  const bool wanders = exact > 1.1 && steps.size() > 6;
-  return largest < 1.02 * exact && !wanders ? at::kHalf : at::kFloat;
+  // If the polynomials do not converge to 1, as those of Muon, errors grow from step to step.
+  const bool diverges = exact > 1.1 && steps.size() > 6;
+  return largest < 1.02 * exact && !diverges ? at::kHalf : at::kFloat;
 }
 
 double half_precision_margin(int64_t n) {
@@ -66,12 +65,12 @@ double half_precision_margin(int64_t n) {
 NewtonSchulzBatch newton_schulz_batch(const at::Tensor& x, const NewtonSchulzSchedule& schedule,
                                       bool with_attained) {
   auto r = at::bmm(x, x.mT());
-  const auto squares = squared_norms(r, schedule.normalization).clamp_min_(kTiny);
+  const auto squares = squared_norms(r, schedule.normalization).clamp_min_(kMinSquaredNorm);
   r.div_(squares);
   x.mul_(squares.rsqrt());
   auto y = x;
-  // Two plain steps take 4 m^2 n + 2 m^3 products of entries, two in the Gram domain 2 m^2 n + 5 m^3: less
-  // from n = 1.5 m on, but in more launches.
+  // Two plain steps need 4 m^2 n + 2 m^3 multiplications, and two combined steps 2 m^2 n + 5 m^3. This is
+  // less if n > 1.5 m, but needs more kernel launches.
   const bool wide = x.size(-1) > 2 * x.size(-2);
   const auto& steps = schedule.steps;
   for (size_t i = 0; i < steps.size();) {
@@ -94,7 +93,8 @@ at::Tensor newton_schulz_on_device(const at::Tensor& a, const NewtonSchulzSchedu
   const auto wide = tall ? a.mT() : a;
   const auto m = wide.size(-2), n = wide.size(-1);
   const auto x = wide.reshape({-1, m, n}).to(compute_type(a));
-  const auto largest = at::linalg_vector_norm(x, INFINITY, at::IntArrayRef{-2, -1}, true).clamp_min(kTiniest);
+  const auto largest =
+      at::linalg_vector_norm(x, INFINITY, at::IntArrayRef{-2, -1}, true).clamp_min(kMinLargestElement);
   const auto scaled = x.div(largest.mul_(half_precision_margin(n))).to(iteration_dtype(schedule.steps));
   const auto y = newton_schulz_batch(scaled, schedule).x.to(a.scalar_type()).view(wide.sizes());
   return tall ? y.mT() : y;

@@ -1,5 +1,5 @@
-// Newton-Schulz for accelerators: batches of matrices of one shape in half precision, without a read from the
-// device and with few launches.
+// The Newton-Schulz iteration for accelerators: X <- a X + (b R + c R^2) X, R = X X^T, for batches of
+// matrices of one shape, in half precision. It launches few kernels and does not synchronize with the device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,26 +8,28 @@
 
 namespace tensorion {
 
-// Half precision, which loses less than 0.01 of the quality, unless the polynomials of the schedule are so
-// steep at the upper end of their intervals ("cans"), or so many and not convergent (seven steps of "muon"),
-// that its rounding errors grow from step to step.
+// Returns the dtype of the iteration: fp16 if this reduces the quality by less than 0.01, else fp32. Rounding
+// errors grow from step to step if the polynomials are steep near 1 ("cans"), or if many polynomials do not
+// converge to 1 (seven steps of "muon").
 at::ScalarType iteration_dtype(const Coefficients& steps);
 
-// Entries of matrices of n columns are to be at most the reciprocal of this: then their Gram matrices do not
-// leave the range of half precision.
+// Returns a divisor such that Gram matrices do not overflow in fp16 if elements of matrices with n columns
+// are at most its reciprocal.
 double half_precision_margin(int64_t n);
 
 struct NewtonSchulzBatch {
   at::Tensor x;         // (k, m, n)
-  at::Tensor attained;  // <input, x> of each, (k); defined if it was asked for
+  at::Tensor attained;  // (k): <input, x> of each matrix; undefined unless requested
 };
 
-// Runs the schedule on each matrix of x (k, m, n), m <= n, whose entries are moderate, see above. x is
-// overwritten, and has the dtype to iterate in. Zero matrices stay zero; those with a NaN become NaN.
+// Runs the iteration on each matrix of x (k, m, n), m <= n, in the dtype of x. Elements must be at most 1 /
+// half_precision_margin(n). x is overwritten. Zero matrices stay zero, and matrices that contain NaN become
+// NaN.
 NewtonSchulzBatch newton_schulz_batch(const at::Tensor& x, const NewtonSchulzSchedule& schedule,
                                       bool with_attained = false);
 
-// The polar factors of a (..., m, n) tensor on an accelerator, of any scale and either orientation.
+// Returns the approximate polar factors of a tensor (..., m, n) on an accelerator, for any scale and any m
+// and n.
 at::Tensor newton_schulz_on_device(const at::Tensor& a, const NewtonSchulzSchedule& schedule);
 
 }  // namespace tensorion

@@ -16,11 +16,11 @@
 namespace tensorion {
 namespace {
 
-// Filters before a matrix is solved in double precision instead.
+// The maximum number of filters that are applied in sequence before the method switches to double precision.
 constexpr int kMaxPasses = 4;
 
-// The input in the dtype to compute in, with m <= n.
-at::Tensor wide(const at::Tensor& a) { return (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a)); }
+// Returns the input in the dtype of the computation, transposed if m > n.
+at::Tensor to_wide(const at::Tensor& a) { return (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a)); }
 
 }  // namespace
 
@@ -28,10 +28,10 @@ NuclearNormEstimator::NuclearNormEstimator(const at::Tensor& a) : input_(a) {
   check_polar_input(a);
   TORCH_CHECK_VALUE(a.dim() == 2, "[tensorion.polar] expected one matrix, got shape ", a.sizes());
   if (a.numel() == 0) return;
-  a_ = wide(a);
+  a_ = to_wide(a);
   gram_.emplace(a_);
-  // Squares of entries that are very small or very large leave the range of the dtype, and those of entries
-  // that are not finite show here: then, only, the entries are looked at.
+  // If squares of elements overflow or underflow, or an element is not finite, the trace is out of range.
+  // Only then are the elements inspected, and rescaled by a power of two, which is exact.
   if (!(gram_->trace > 1 / kModerateSquares && gram_->trace < kModerateSquares)) {
     const double largest = largest_entry(a_);
     if (largest == 0) {
@@ -39,7 +39,7 @@ NuclearNormEstimator::NuclearNormEstimator(const at::Tensor& a) : input_(a) {
       gram_.reset();
       return;
     }
-    exponent_ = std::ilogb(largest);  // by a power of two, so that scaling rounds nothing
+    exponent_ = std::ilogb(largest);
     a_ = scale_by_power_of_two(a_, -exponent_);
     gram_.emplace(a_);
   }
@@ -50,8 +50,8 @@ NuclearBounds NuclearNormEstimator::unscaled(const NuclearBounds& bounds) const 
   return {std::ldexp(bounds.lower, exponent_), std::ldexp(bounds.upper, exponent_)};
 }
 
-// If bounds of several kinds nearly meet, rounding must not let them pass each other.
-void NuclearNormEstimator::narrow(const NuclearBounds& bounds) {
+// Intersects the bounds. Rounding must not make the lower bound exceed the upper one.
+void NuclearNormEstimator::tighten(const NuclearBounds& bounds) {
   bounds_.upper = std::max(bounds_.lower, std::min(bounds_.upper, bounds.upper));
   bounds_.lower = std::clamp(bounds.lower, bounds_.lower, bounds_.upper);
 }
@@ -76,13 +76,13 @@ bool NuclearNormEstimator::refine() {
   auto& log_det_bounds = *log_det_bounds_;
   if (log_det_bounds.exhausted(gram)) return true;
   if (log_det_bounds.refine(gram, is_part_ ? nullptr : &factors_)) {
-    narrow(log_det_bounds.bounds());
+    tighten(log_det_bounds.bounds());
     heuristic_bounds_ = log_det_bounds.heuristic_bounds();
   }
   return true;
 }
 
-// How far the trace of the Gram matrix is from the sum of the squares.
+// Returns the error of the trace of the Gram matrix, |tr(A A^T) - ||A||_F^2|.
 double NuclearNormEstimator::trace_error(const GramMatrix& gram) {
   if (!trace_error_) trace_error_ = std::abs(inner_product(a_, a_) - gram.trace);
   return *trace_error_;
@@ -113,16 +113,16 @@ void NuclearNormEstimator::restore(const at::Tensor& a) {
   released_ = false;
   input_ = a;
   if (!gram_) return;
-  a_ = wide(a);
+  a_ = to_wide(a);
   if (exponent_ != 0) a_ = scale_by_power_of_two(a_, -exponent_);
   gram_->matrix = lower_gram(a_);
 }
 
-// Replaces all bounds. An error of spectral norm d in the Gram matrix moves its eigenvalues by d at most, and
-// a singular value by no more than sqrt(d) or d over itself.
+// Replaces all bounds. An error of spectral norm d in the Gram matrix changes its eigenvalues by at most d,
+// and a singular value sigma by at most min(sqrt(d), d / sigma).
 void NuclearNormEstimator::compute_eigenvalues(GramMatrix& gram) {
   exact_ = true;
-  gram.matrix.reset();  // The memory is needed here.
+  gram.matrix.reset();  // Free memory for the computation below.
   factors_.clear();
   constexpr int64_t kSmall = 256;
   const double epsilon = machine_epsilon(at::kDouble);
@@ -144,13 +144,13 @@ void NuclearNormEstimator::compute_eigenvalues(GramMatrix& gram) {
   heuristic_bounds_ = around(4 * epsilon * gram.lambda);
 }
 
-// What single precision could not certify, since the Gram matrix squares the singular values.
+// Used if single precision does not suffice, because the Gram matrix squares the condition number.
 PolarFactor NuclearNormEstimator::factor_in_double() {
   if (a_.scalar_type() == at::kDouble) return svd_factor(input_);
   const auto input = input_;
   release();
   auto factor = NuclearNormEstimator(input.to(at::kDouble)).factor();
-  const double kept = 1 - machine_epsilon(at::kFloat);  // of the value, after rounding
+  const double kept = 1 - machine_epsilon(at::kFloat);  // allows for rounding x to the dtype of the input
   return {factor.x.to(input.scalar_type()), kept * factor.value, factor.nuclear};
 }
 
@@ -161,29 +161,29 @@ PolarFactor NuclearNormEstimator::factor() && {
   if (!gram.matrix.defined()) gram.matrix = lower_gram(a_);
   auto filter = RationalFilter::solve(gram, std::move(factors_));
   if (!filter) return factor_in_double();
-  if (!exact_) narrow(filter->nuclear_norm());
-  const auto good = [&] { return filter->value() >= kPolarQuality * bounds_.upper; };
-  // The smaller the poles, the larger the effect of rounding.
-  const auto limited = [&] {
+  if (!exact_) tighten(filter->nuclear_norm());
+  const auto reached_target = [&] { return filter->value() >= kPolarQuality * bounds_.upper; };
+  // More poles do not help, because the effect of rounding increases as the poles become smaller.
+  const auto limited_by_rounding = [&] {
     return filter->value_rounding() + filter->upper_rounding() > (1 - kPolarQuality) * bounds_.upper;
   };
-  while (!good() && !limited() && filter->refine(gram)) {
-    if (!exact_) narrow(filter->nuclear_norm());
+  while (!reached_target() && !limited_by_rounding() && filter->refine(gram)) {
+    if (!exact_) tighten(filter->nuclear_norm());
   }
-  if (!good() && limited()) {
+  if (!reached_target() && limited_by_rounding()) {
     filter.reset();
     return factor_in_double();
   }
   double upper = bounds_.upper;
   double value = filter->value();
   const double rounding = filter->value_rounding();
-  if (!good()) filter->maximize_passband();
+  if (!reached_target()) filter->maximize_passband();
   double cutoff = filter->cutoff();
   double passband_min = filter->passband_min();
-  gram_.reset();  // The filter shares its memory, and gives it back.
+  gram_.reset();  // The filter shares this memory and frees it in apply().
   auto x = std::move(*filter).apply(a_);
-  // Each further filter starts from X, whose small singular values have been lifted by a factor of a
-  // thousand.
+  // Each further filter is applied to X, in which small singular values are already larger by a factor of up
+  // to a thousand.
   for (int passes = 1; value < kPolarQuality * upper; ++passes) {
     if (passes == kMaxPasses) return factor_in_double();
     const auto fine = apply_fine_filter(x);
@@ -193,8 +193,9 @@ PolarFactor NuclearNormEstimator::factor() && {
     value = product - rounding;
     cutoff *= fine->cutoff / passband_min;
     passband_min = fine->passband_min;
-    // Singular values above the cutoff are in [passband_min, 1]; below it sigma (1 - f) <= cutoff /
-    // passband_min f (1 - f), and f (1 - f) <= (1 - f^2) / 2.
+    // Let f be the singular value of X for the singular value sigma of A. Above the cutoff, f is in
+    // [passband_min, 1]. Below it, sigma (1 - f) <= cutoff / passband_min f (1 - f), and f (1 - f) <= (1 -
+    // f^2) / 2.
     const double unresolved =
         std::max(0.0, x.size(0) - std::pow(at::linalg_vector_norm(x).item<double>(), 2));
     upper = std::min(upper, (product + rounding + cutoff * unresolved / 2) / passband_min);

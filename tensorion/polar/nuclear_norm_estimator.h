@@ -1,4 +1,8 @@
-// A nuclear norm between bounds that can be refined, and the polar factor from what was computed for them.
+// Bounds of the nuclear norm ||A||_* that can be refined step by step, and the polar factor of A.
+//
+// The first upper bound follows from the trace and the Frobenius norm of A A^T. Each refinement adds
+// log-determinants of shifted Gram matrices (see log_det_bounds.h). The last one computes all singular values
+// in double precision. The polar factor reuses the Gram matrix and the Cholesky factors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,33 +18,38 @@ namespace tensorion {
 
 class NuclearNormEstimator {
  public:
-  // `a`: one finite matrix. At first there is an upper bound, for the price of a Gram matrix.
+  // Computes the Gram matrix of `a` and an upper bound. The lower bound is 0. Throws if `a` is not a single
+  // finite matrix.
   explicit NuclearNormEstimator(const at::Tensor& a);
   const at::Tensor& matrix() const { return input_; }
 
-  // Narrows the bounds: by three log-determinants, seven, nine, eleven, and at last by all eigenvalues in
-  // double precision, at many times the price. Returns false if there is nothing left to do. A call may find
-  // that log-determinants do not help, and leave the bounds as they are.
+  // Tightens the bounds with 3, 7, 9 and 11 log-determinants, and finally with all eigenvalues in double
+  // precision, which costs many times as much. A level that the precision does not allow leaves the bounds
+  // unchanged. Returns false if no level is left.
   bool refine();
-  // True if refine() would return true.
+  // Returns true if refine() would return true.
   bool can_refine() const;
-  // True if the next refinement computes eigenvalues.
+  // Returns true if the next refinement computes eigenvalues.
   bool needs_eigenvalues() const;
   int refinements() const { return refinements_; }
 
+  // Certified in double precision. In single precision, the allowance for rounding is an estimate (see
+  // GramMatrix).
   NuclearBounds bounds() const { return unscaled(bounds_); }
-  // Tighter than bounds(), but heuristic: see LogDetBounds.
+  // Tighter than bounds(), but heuristic (see LogDetBounds).
   NuclearBounds heuristic_bounds() const { return unscaled(heuristic_bounds_); }
 
-  // As certified_polar with method "halley".
+  // Returns the same as certified_polar with the method "halley". Consumes the estimator.
   PolarFactor factor() &&;
 
-  // The estimator of an unfolding whose row modes, or column modes, are some of those of the shorter side of
-  // the matrix, which has these sizes. It costs almost nothing, and gives bounds by log-determinants only.
+  // Returns an estimator for another unfolding of the same tensor, whose row modes or column modes are a
+  // subset of the modes of the shorter side of this matrix. `sizes` are the sizes of the modes of the shorter
+  // side; kept[i] is true if mode i is in the subset. The Gram matrix is a partial trace, which is cheap. The
+  // estimator uses log-determinants only, and has no polar factor.
   NuclearNormEstimator partial_trace(at::IntArrayRef sizes, const std::vector<bool>& kept);
 
-  // Gives back the memory of all matrices; the bounds stay. restore() must be called with the same matrix
-  // before any of refine(), partial_trace(), matrix() and factor().
+  // Frees the memory of all matrices and keeps the bounds. Call restore() with the same matrix before
+  // refine(), partial_trace(), matrix() or factor().
   void release();
   bool is_released() const { return released_; }
   void restore(const at::Tensor& a);
@@ -48,22 +57,23 @@ class NuclearNormEstimator {
  private:
   NuclearNormEstimator() = default;
   NuclearBounds unscaled(const NuclearBounds& bounds) const;
-  void narrow(const NuclearBounds& bounds);
+  void tighten(const NuclearBounds& bounds);
   double trace_error(const GramMatrix& gram);
   void compute_eigenvalues(GramMatrix& gram);
   PolarFactor factor_in_double();
 
   at::Tensor input_;
-  at::Tensor a_;  // the input with m <= n, in fp32 or fp64, times 2^-exponent_; undefined if it is zero
+  // The input times 2^-exponent_ in fp32 or fp64, transposed if m > n. Undefined if the input is zero.
+  at::Tensor a_;
   int exponent_ = 0;
-  std::optional<GramMatrix> gram_;  // of a_
-  PoleFactors factors_;             // of gram_
-  std::optional<double> trace_error_;
+  std::optional<GramMatrix> gram_;     // of a_
+  PoleFactors factors_;                // of gram_
+  std::optional<double> trace_error_;  // of gram_, computed on first use
   std::optional<LogDetBounds> log_det_bounds_;
   int refinements_ = 0;
-  bool is_part_ = false;  // a partial trace, without a matrix of its own
+  bool is_part_ = false;  // true if made by partial_trace(): a_ is undefined
   bool released_ = false;
-  bool exact_ = false;
+  bool exact_ = false;    // true if the bounds come from eigenvalues
   NuclearBounds bounds_;  // of a_
   NuclearBounds heuristic_bounds_;
 };

@@ -17,10 +17,11 @@
 namespace tensorion {
 namespace {
 
-// Matrices of a batch of at least so many rows are solved on all threads, one after the other.
+// Matrices of a batch whose smaller side is at least this are computed one at a time, on all threads. Smaller
+// ones are computed in parallel.
 constexpr int64_t kLargeSide = 256;
-// Elements that are decomposed by one call.
-constexpr int64_t kBatchElements = 1 << 16;
+// The number of elements in one batched SVD.
+constexpr int64_t kSvdBatchElements = 1 << 16;
 
 at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options) {
   const auto schedule = newton_schulz_schedule(options, a.device().type());
@@ -30,7 +31,7 @@ at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options
   return tall ? x.mT() : x;
 }
 
-// One matrix by a method other than newton_schulz.
+// Returns the polar factor of one matrix on the CPU by a method other than "newton_schulz".
 PolarFactor single_factor(const at::Tensor& a, const std::string& method) {
   TORCH_INTERNAL_ASSERT(a.is_cpu());
   return method == "svd" || is_tiny(a) ? svd_factor(a) : NuclearNormEstimator(a).factor();
@@ -79,12 +80,12 @@ PolarFactor certified_polar(const at::Tensor& a, const PolarOptions& options) {
   if (a.numel() == 0) return {at::zeros_like(a), 0, {}};
   const auto method = resolve_polar_method(options.method, a);
   if (method != "newton_schulz") return single_factor(a.detach(), method);
-  NuclearNormEstimator estimate(a.detach());
-  for (int level = 0; level < 3; ++level) estimate.refine();
+  NuclearNormEstimator estimator(a.detach());
+  for (int level = 0; level < 3; ++level) estimator.refine();
   auto x = newton_schulz_factor(a.detach(), options);
   const double norm = largest_value(newton_schulz_schedule(options, a.device().type()).steps);
   const double value = inner_product(a, x) / std::max(1.0, norm);
-  return {x, value, estimate.bounds()};
+  return {x, value, estimator.bounds()};
 }
 
 at::Tensor polar_scratch(const at::Tensor& a, const PolarOptions& options) {
@@ -106,16 +107,16 @@ at::Tensor polar(const at::Tensor& a, const PolarOptions& options) {
     if (a.is_cpu()) largest_entry(input);
     return newton_schulz_factor(input, options).clone();
   }
-  // Factorizations decide by values that they compute: on another device each would be a read from there.
+  // The control flow of these methods depends on computed values, each of which would synchronize with the
+  // device.
   if (!a.is_cpu()) return polar(input.cpu(), options).to(a.device());
   if (a.dim() == 2) return single_factor(input, method).x.clone();
   const auto matrices = input.reshape({-1, a.size(-2), a.size(-1)});
   auto out = at::empty_like(matrices, at::MemoryFormat::Contiguous);
   const int64_t count = matrices.size(0), side = std::min(a.size(-2), a.size(-1));
-  // Small matrices side by side, large ones one after the other on all threads.
   const bool is_parallel = side < kLargeSide;
   if (method == "svd" || is_tiny(a)) {
-    const int64_t group = std::max<int64_t>(1, kBatchElements / (a.size(-2) * a.size(-1)));
+    const int64_t group = std::max<int64_t>(1, kSvdBatchElements / (a.size(-2) * a.size(-1)));
     parallel_for_with_tls(
         0, (count + group - 1) / group, is_parallel ? 1 : count, [&](int64_t begin, int64_t end) {
           for (int64_t first = begin * group; first < std::min(count, end * group); first += group) {

@@ -24,24 +24,26 @@ const FilterLevel& level(size_t poles) { return tables::kFilterLevels[poles - kF
 
 bool is_usable(const GramMatrix& gram) { return gram.lambda > 0 && std::isfinite(gram.lambda); }
 
-// The lower triangle of (matrix + c lambda I)^-1 and what it tells of the spectrum of matrix / lambda.
+// The lower triangle of (matrix + c lambda I)^-1, and the moments of the spectrum of matrix / lambda for the
+// shift c.
 struct ShiftedInverse {
   at::Tensor lower;
   ShiftMoments moments;
 };
 
-// `factor`: of the shifted matrix, if it is known. Nothing is returned if the factorization fails.
+// `factor` is the Cholesky factor of the shifted matrix if it has been computed already. Returns nullopt if
+// the factorization fails.
 std::optional<ShiftedInverse> invert(const GramMatrix& gram, double c, std::optional<ShiftedFactor> factor) {
   if (!factor) factor = gram.factor(c);
   if (!factor) return std::nullopt;
-  invert_factored_(factor->lower);
+  cholesky_inverse_(factor->lower);
   const auto inverse = lower_moments(factor->lower);
   const double shift = gram.lambda * c;
   return ShiftedInverse{factor->lower,
                         {shift * inverse.trace, shift * shift * inverse.squares, factor->log_det}};
 }
 
-// The product of the symmetric q, given by its lower triangle, and a; laid out as a is.
+// Returns q a in the memory layout of a. q is symmetric, and only its lower triangle is read.
 at::Tensor product(at::Tensor q, const at::Tensor& a) {
   mirror_lower_(q);
   auto x =
@@ -59,16 +61,16 @@ bool RationalFilter::add_inverses(const GramMatrix& gram, size_t count) {
   const size_t first = inverses_.size();
   std::vector<std::optional<ShiftedFactor>> factors(count);
   for (size_t k = 0; k < count; ++k) {
-    if (auto known = factors_.extract(first + k)) factors[k] = std::move(known.mapped());
+    if (auto node = factors_.extract(first + k)) factors[k] = std::move(node.mapped());
   }
-  std::vector<std::optional<ShiftedInverse>> found(count);
+  std::vector<std::optional<ShiftedInverse>> results(count);
   const auto end = static_cast<int64_t>(count);
   parallel_for_with_tls(0, end, use_paired_threads(s_) ? 1 : end, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
-      found[k] = invert(gram, tables::kPoles[first + k], std::move(factors[k]));
+      results[k] = invert(gram, tables::kPoles[first + k], std::move(factors[k]));
     }
   });
-  for (const auto& inverse : found) {
+  for (const auto& inverse : results) {
     if (!inverse) return false;
     moments_.shifts.push_back(inverse->moments);
     inverses_.push_back(inverse->lower);
@@ -80,7 +82,7 @@ std::optional<RationalFilter> RationalFilter::solve(const GramMatrix& gram, Pole
   if (!is_usable(gram)) return std::nullopt;
   RationalFilter filter(gram, std::move(factors));
   if (!filter.add_inverses(gram, kFirstPoles)) return std::nullopt;
-  filter.certify(gram, kFirstPoles);
+  filter.update_bounds_and_weights(gram, kFirstPoles);
   return filter;
 }
 
@@ -90,28 +92,30 @@ bool RationalFilter::refine(const GramMatrix& gram) {
     return gram.inverse_growth(tables::kPoles[pole], gram.spectral_rounding, min_eigenvalue_).has_value();
   };
   if (done == tables::kMaxPoles || !resolved(done)) return false;
-  // Far from the target quality: add two poles at once.
+  // If the quality is far from the target, add two poles at once.
   const bool add_two =
       done == 2 && use_paired_threads(s_) && value_ < 0.8 * bounds_.upper && resolved(done + 1);
   if (!add_inverses(gram, add_two ? 2 : 1) && inverses_.size() == done) return false;
-  for (size_t poles = done + 1; poles <= inverses_.size(); ++poles) certify(gram, poles);
+  for (size_t poles = done + 1; poles <= inverses_.size(); ++poles) update_bounds_and_weights(gram, poles);
   return true;
 }
 
-void RationalFilter::certify(const GramMatrix& gram, size_t poles) {
+void RationalFilter::update_bounds_and_weights(const GramMatrix& gram, size_t poles) {
   const auto& tables = level(poles);
   const double m = moments_.count, root = std::sqrt(lambda_);
   const auto smallest = std::min_element(tables::kPoles, tables::kPoles + poles) - tables::kPoles;
   const double c = tables::kPoles[smallest];
   const auto& inverse = moments_.shifts[smallest];
-  min_eigenvalue_ = std::max(min_eigenvalue_, c / inverse.inverse - c);  // no term of the trace exceeds it
+  // Every term c / (s + c) of the trace is at most the trace.
+  min_eigenvalue_ = std::max(min_eigenvalue_, c / inverse.inverse - c);
   const auto growth = gram.inverse_growth(c, gram.spectral_rounding, min_eigenvalue_);
   if (!growth) return;
-  // The moments are those of the computed matrix; on the way to the true one they grow by so much at most.
+  // The moments are those of the computed matrix. Multiplied by powers of `growth`, they bound the moments of
+  // every matrix between the computed and the exact one.
   const double u = *growth * inverse.inverse, u2 = *growth * *growth * inverse.inverse_squared;
   const double tail_norm = std::sqrt(std::max(0.0, m - 2 * inverse.inverse + inverse.inverse_squared)) +
                            *growth * *growth * gram.rounding / (c * lambda_);
-  // How far rounding may move a trace of g(S): see scripts/make_rational_filter_tables.py.
+  // Bounds the effect of rounding on the trace of g(S). See scripts/make_rational_filter_tables.py.
   const auto rounding_error = [&](const Sensitivity& k) {
     return gram.rounding / lambda_ *
            std::min(std::sqrt(k.inverse * u + k.inverse_squared * u2), k.at_zero + k.tail * tail_norm);
@@ -132,10 +136,10 @@ void RationalFilter::certify(const GramMatrix& gram, size_t poles) {
   for (const auto& filter : tables.filters) {
     double value = filter.alpha * moments_.trace + filter.gamma * moments_.squares;
     for (size_t j = 0; j < poles; ++j) {
-      value += filter.beta[j] * (m - moments_.shifts[j].inverse);  // the trace of S (S + c I)^-1
+      value += filter.beta[j] * (m - moments_.shifts[j].inverse);  // tr S (S + c_j I)^-1
     }
     const double rounding = rounding_error(filter.sensitivity);
-    if (root * (value - rounding) <= value_) continue;  // also that of fewer poles
+    if (root * (value - rounding) <= value_) continue;  // value_ may come from fewer poles
     weights_ = &filter;
     weighted_poles_ = poles;
     value_ = root * (value - rounding);
@@ -161,7 +165,7 @@ at::Tensor RationalFilter::apply(const at::Tensor& a) && {
   matrices.push_back(std::move(s_));
   scales.push_back(weights_->gamma / (lambda_ * root));
   auto q = combine_lower(matrices, scales);
-  matrices.clear();  // The memory is needed for the product.
+  matrices.clear();  // Free their memory for the product.
   q.diagonal().add_(weights_->alpha / root);
   return product(std::move(q), a);
 }
@@ -170,19 +174,19 @@ std::optional<FineFilterResult> apply_fine_filter(const at::Tensor& a) {
   const GramMatrix gram(a);
   if (!is_usable(gram)) return std::nullopt;
   const double root = std::sqrt(gram.lambda);
-  // The inverses are too many to be kept: they are added up as they come, in pairs if there are two threads.
+  // To save memory, accumulate the sum over the poles one or two inverses at a time.
   const std::span<const double> poles(tables::kFinePoles);
   const size_t group = use_paired_threads(gram.matrix) ? 2 : 1;
   at::Tensor q;
   for (size_t done = 0; done < poles.size(); done += group) {
-    std::vector<std::optional<ShiftedInverse>> found(group);
+    std::vector<std::optional<ShiftedInverse>> results(group);
     parallel_for_with_tls(0, static_cast<int64_t>(group), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) found[k] = invert(gram, poles[done + k], std::nullopt);
+      for (int64_t k = begin; k < end; ++k) results[k] = invert(gram, poles[done + k], std::nullopt);
     });
     std::vector<at::Tensor> matrices;
     std::vector<double> scales;
     for (size_t k = 0; k < group; ++k) {
-      const auto& inverse = found[k];
+      const auto& inverse = results[k];
       if (!inverse) return std::nullopt;
       matrices.push_back(inverse->lower);
       scales.push_back(root * tables::kFineBeta[done + k]);

@@ -24,8 +24,8 @@ SvdFactors svd_factors(const at::Tensor& a) {
                      (machine_epsilon(compute_type(a)) + 8 * side * machine_epsilon(at::kDouble));
   const auto kept = (s > noise).to(at::kDouble);
   const auto x = at::matmul(u * kept.unsqueeze(-2), vh);
-  // The sum of s has all the rounding of the algorithm; <A, X>, which the polar factor maximizes, the square
-  // of it.
+  // <A, X> is a more accurate nuclear norm than the sum of s. Since X maximizes <A, X>, a rounding error of X
+  // has only a second-order effect.
   const auto scales = scale.squeeze(-1).squeeze(-1);
   return {x.to(a.scalar_type()), (work * x).sum({-2, -1}) * scales, (s * (1 - kept)).sum(-1) * scales};
 }

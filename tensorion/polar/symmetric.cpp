@@ -11,9 +11,9 @@
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
 
-// The LAPACK that libtorch itself was linked with, if its symbols are visible. ATen's own Cholesky functions
-// copy and transpose around the same routines, which doubles their cost; they remain the way on other
-// devices.
+// The LAPACK functions that libtorch is linked with. The pointers are null if the symbols are not visible.
+// ATen's Cholesky functions call the same routines, but copy and transpose the matrix, which doubles the
+// cost. They are used on other devices, and if the symbols are missing.
 extern "C" {
 void spotrf_(const char*, const int*, float*, const int*, int*) __attribute__((weak));
 void dpotrf_(const char*, const int*, double*, const int*, int*) __attribute__((weak));
@@ -24,6 +24,7 @@ void dpotri_(const char*, const int*, double*, const int*, int*) __attribute__((
 namespace tensorion {
 namespace {
 
+// Returns true if the loops of this file can access the memory of w directly.
 bool is_raw(const at::Tensor& w) {
   return w.is_cpu() && w.is_contiguous() && (w.scalar_type() == at::kFloat || w.scalar_type() == at::kDouble);
 }
@@ -31,7 +32,7 @@ bool is_raw(const at::Tensor& w) {
 // Copies the columns [first, last) of the lower triangle of the m x m matrix w to its upper one.
 template <typename T>
 void mirror_columns(T* w, int64_t m, int64_t first, int64_t last) {
-  // By way of a buffer, since rows of a power of two apart share few cache lines.
+  // Tiles are transposed in a buffer. If m is a power of two, the rows of a tile compete for few cache sets.
   constexpr int64_t kTile = 32;
   T buffer[kTile][kTile];
   for (int64_t left = first; left < last; left += kTile) {
@@ -42,7 +43,7 @@ void mirror_columns(T* w, int64_t m, int64_t first, int64_t last) {
         for (int64_t j = 0; j < cols; ++j) buffer[j][i] = w[(top + i) * m + left + j];
       }
       for (int64_t j = 0; j < cols; ++j) {
-        // On the diagonal, what is above it.
+        // In a tile on the diagonal, write only above the diagonal.
         const int64_t from = left == top ? j + 1 : 0;
         for (int64_t i = from; i < rows; ++i) w[(left + j) * m + top + i] = buffer[j][i];
       }
@@ -50,10 +51,10 @@ void mirror_columns(T* w, int64_t m, int64_t first, int64_t last) {
   }
 }
 
-// Terms of a sum that single precision adds up; longer sums are split.
+// The largest number of terms that is summed in single precision. Longer sums are split.
 constexpr int64_t kLongestSum = 1 << 14;
 
-// `w`: is_raw.
+// Requires is_raw(w).
 void mirror_columns(const at::Tensor& w, int64_t first, int64_t last) {
   if (w.scalar_type() == at::kFloat) {
     mirror_columns(w.data_ptr<float>(), w.size(0), first, last);
@@ -62,7 +63,8 @@ void mirror_columns(const at::Tensor& w, int64_t first, int64_t last) {
   }
 }
 
-// Calls work(first, last) for all panels of columns, on so many threads; the tallest come first.
+// Calls work(first, last) for panels of columns [first, last), on this number of threads. The panels are
+// distributed dynamically, starting with the first, which is the tallest below the diagonal.
 template <typename Work>
 void for_each_panel(int64_t m, int64_t width, int64_t threads, const Work& work) {
   std::atomic<int64_t> next = 0;
@@ -73,20 +75,20 @@ void for_each_panel(int64_t m, int64_t width, int64_t threads, const Work& work)
   });
 }
 
-// How many columns of a product of m rows are computed together: the fewer, the less is computed above the
-// diagonal, the more, the faster a product of this width is.
+// Returns the width of the panels of a product. Narrow panels compute fewer elements above the diagonal, and
+// products of wide panels run faster.
 int64_t panel_width(const at::Tensor& left) {
   const int64_t m = left.size(0);
   if (!left.is_cpu()) return 1024;
   return m > 128 && m < 1024 ? 96 : 128;
 }
 
-// out <- alpha left right + beta c by panels of columns from the diagonal down; what is above the diagonal is
-// copied there if so asked.
+// Computes the lower triangle of out <- alpha left right + beta c, by panels of columns that start at the
+// diagonal. If `mirrored` is true, copies the result to the upper triangle.
 void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, double alpha,
                    double beta, const at::Tensor& c, bool mirrored) {
   const int64_t m = left.size(0);
-  // Threads that work on a panel each do not wait for one another.
+  // With one panel per thread, threads do not have to wait for each other.
   const int64_t threads = use_paired_threads(left) ? at::get_num_threads() : 1;
   for_each_panel(m, panel_width(left), threads, [&](int64_t first, int64_t last) {
     const auto part = [&](const at::Tensor& x) {
@@ -99,16 +101,16 @@ void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tens
     } else {
       at::addmm_out(target, c.defined() ? part(c) : target, l, r, beta, alpha);
     }
-    if (mirrored) mirror_columns(out, first, last);  // still in the cache
+    if (mirrored) mirror_columns(out, first, last);  // The panel is still in the cache.
   });
 }
 
 at::Tensor lower_product(const at::Tensor& left, const at::Tensor& right, double alpha, double beta,
                          const at::Tensor& c, bool mirrored) {
   auto out = scratch({left.size(0), left.size(0)}, left.options());
-  const bool at_once = mirrored && is_raw(out);
-  lower_product(out, left, right, alpha, beta, c, at_once);
-  if (mirrored && !at_once) mirror_lower_(out);
+  const bool mirror_panels = mirrored && is_raw(out);
+  lower_product(out, left, right, alpha, beta, c, mirror_panels);
+  if (mirrored && !mirror_panels) mirror_lower_(out);
   return out;
 }
 
@@ -121,8 +123,8 @@ at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right, do
   return out;
 }
 
-// The sum of product(piece) over pieces of the columns of a, (..., m, n). Sums of more terms than a piece has
-// are added in double precision: in single precision those of ten million squares are off by a percent.
+// Returns the sum of product(piece) over pieces of the columns of a (..., m, n). The pieces are added in
+// double precision, because a sum of ten million squares in single precision has an error of one percent.
 template <typename Product>
 at::Tensor sum_over_columns(const at::Tensor& a, const Product& product) {
   const int64_t n = a.size(-1);
@@ -136,7 +138,8 @@ at::Tensor sum_over_columns(const at::Tensor& a, const Product& product) {
   return scratch(total.sizes(), a.options()).copy_(total);
 }
 
-// Calls work(chunk, first row, last row) for ranges of rows of equal area under the diagonal, on all threads.
+// Calls work(chunk, first row, last row) on all threads, for ranges of rows with equal numbers of elements in
+// the lower triangle.
 constexpr int64_t kChunks = 16;
 template <typename Work>
 void for_each_chunk(int64_t m, const Work& work) {
@@ -149,8 +152,8 @@ void for_each_chunk(int64_t m, const Work& work) {
 }
 
 template <typename T>
-Moments moments_of(const T* w, int64_t m) {
-  // Summed in order: the result does not depend on the threads.
+Moments sum_moments(const T* w, int64_t m) {
+  // The partial sums are added in a fixed order, so the result does not depend on the number of threads.
   std::array<Moments, kChunks> partial;
   for_each_chunk(m, [&](int64_t chunk, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; ++i) {
@@ -199,9 +202,9 @@ void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>&
   });
 }
 
-// The LAPACK functions potrf and potri have the same arguments. Returns whether it succeeds.
+// Calls potrf or potri, which have the same arguments. Returns true if the call succeeds.
 template <typename T>
-bool in_place(void (*lapack)(const char*, const int*, T*, const int*, int*), at::Tensor& w) {
+bool call_lapack(void (*lapack)(const char*, const int*, T*, const int*, int*), at::Tensor& w) {
   const MklSingleThreadGuard single_thread;
   const int m = static_cast<int>(w.size(0));
   int info = 0;
@@ -266,12 +269,12 @@ void mirror_lower_(at::Tensor& w) {
   }
 }
 
-std::optional<double> factor_positive_(at::Tensor& w) {
+std::optional<double> cholesky_(at::Tensor& w) {
   const bool raw = w.is_cpu() && w.is_contiguous();
   if (raw && w.scalar_type() == at::kFloat && spotrf_) {
-    if (!in_place(spotrf_, w)) return std::nullopt;
+    if (!call_lapack(spotrf_, w)) return std::nullopt;
   } else if (raw && w.scalar_type() == at::kDouble && dpotrf_) {
-    if (!in_place(dpotrf_, w)) return std::nullopt;
+    if (!call_lapack(dpotrf_, w)) return std::nullopt;
   } else {
     const auto [lower, info] = at::linalg_cholesky_ex(w);
     if (info.item<int>() != 0) return std::nullopt;
@@ -282,13 +285,13 @@ std::optional<double> factor_positive_(at::Tensor& w) {
   return std::isfinite(log_det) ? std::optional(log_det) : std::nullopt;
 }
 
-void invert_factored_(at::Tensor& w) {
+void cholesky_inverse_(at::Tensor& w) {
   const bool raw = w.is_cpu() && w.is_contiguous();
   bool inverted = true;
   if (raw && w.scalar_type() == at::kFloat && spotri_) {
-    inverted = in_place(spotri_, w);
+    inverted = call_lapack(spotri_, w);
   } else if (raw && w.scalar_type() == at::kDouble && dpotri_) {
-    inverted = in_place(dpotri_, w);
+    inverted = call_lapack(dpotri_, w);
   } else {
     w.copy_(at::cholesky_inverse(w));
   }
@@ -296,8 +299,8 @@ void invert_factored_(at::Tensor& w) {
 }
 
 Moments lower_moments(const at::Tensor& w) {
-  if (w.is_cpu() && w.scalar_type() == at::kFloat) return moments_of(w.const_data_ptr<float>(), w.size(0));
-  if (w.is_cpu() && w.scalar_type() == at::kDouble) return moments_of(w.const_data_ptr<double>(), w.size(0));
+  if (w.is_cpu() && w.scalar_type() == at::kFloat) return sum_moments(w.const_data_ptr<float>(), w.size(0));
+  if (w.is_cpu() && w.scalar_type() == at::kDouble) return sum_moments(w.const_data_ptr<double>(), w.size(0));
   const auto lower = w.tril();
   const auto diagonal = lower.diagonal().to(at::kDouble);
   return {diagonal.sum().item<double>(),
