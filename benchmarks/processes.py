@@ -38,7 +38,7 @@ def run_rank(rank: int, folder: str, rounds: int) -> None:
     torch.set_num_threads(1)
     place = Path(folder)
     dist.init_process_group("gloo", init_method=f"file://{place / 'ranks'}", rank=rank, world_size=WORLD_SIZE)
-    momenta = torch.load(place / "momenta.pt")
+    momenta = torch.load(place / "momenta.pt", weights_only=True)
     shared = tensorion.Tensorion(parameters(momenta), process_group=dist.group.WORLD)
     alone = tensorion.Tensorion(parameters(momenta))
     times: dict[str, list[float]] = {"shared": [], "alone": []}

@@ -90,7 +90,7 @@ def test_search_checks_all_folders_first(cifar10, tmp_path):
 def test_files_of_other_programs_are_not_overwritten(command, name, cifar10, tmp_path):
     (tmp_path / name).write_text(json.dumps({"hidden_size": 768}))
     before = snapshot(tmp_path)
-    assert f"{tmp_path} has a {name}" in run(*commands(cifar10)[command], "--out", tmp_path, expect=1).stderr
+    assert f"{tmp_path} contains {name}" in run(*commands(cifar10)[command], "--out", tmp_path, expect=1).stderr
     assert snapshot(tmp_path) == before
 
 
