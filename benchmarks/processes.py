@@ -65,7 +65,7 @@ def measure(rounds: int) -> tuple[Ratio, dict[str, list[float]]]:
     with tempfile.TemporaryDirectory() as folder:
         torch.save([momentum.detach() for momentum in trained_momenta()], Path(folder) / "momenta.pt")
         multiprocessing.start_processes(run_rank, (folder, rounds), nprocs=WORLD_SIZE, start_method="spawn")
-        times = torch.load(Path(folder) / "times.pt")
+        times = torch.load(Path(folder) / "times.pt", weights_only=True)
     return paired_ratio(times["shared"], times["alone"]), times
 
 
