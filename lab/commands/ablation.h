@@ -1,4 +1,4 @@
-// `tensorion ablation`: all unfoldings of the kernels side by side, as in the paper.
+// `tensorion ablation`: compares all unfoldings of the kernels, as in the paper.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -36,7 +36,8 @@ void check_distinct(const std::vector<T>& values, const char* flag) {
     throw UsageError(std::string(flag) + " must not name one twice");
 }
 
-// "sgd", "name=tensorion", or a method of the preset.
+// `text` is an optimizer such as "sgd", a named optimizer such as "name=tensorion", or a method of the
+// preset.
 Method find_method(const std::string& text, const Preset* preset, const std::string& scale) {
   std::vector<std::string> known;
   if (preset != nullptr) {
@@ -97,7 +98,8 @@ void check_reference(const CompareOptions& options, const std::vector<RunConfig>
   }
 }
 
-// An upper bound for methods without a fallback, whose second grid is left out.
+// The runs and epochs of each method, including the search. The counts are upper bounds for methods without a
+// fallback, because the search skips the second grid for them.
 Workload workload_of(const CompareOptions& options) {
   const int64_t epochs = options.flags.common.training.epochs;
   const auto seeds = static_cast<int64_t>(options.seeds.size());
@@ -109,7 +111,7 @@ Workload workload_of(const CompareOptions& options) {
   return workload;
 }
 
-// --grid and the flags that go with it.
+// Adds --grid and the flags that require it.
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
   command
@@ -154,14 +156,14 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   check_distinct(options.seeds, "--seeds");
   auto& threads = options.flags.common.threads;
   if (command.get_option("--threads")->empty()) threads = std::max<int64_t>(1, threads / options.jobs);
-  // A search must not look at the test set.
+  // A search must not use the test set.
   auto& validation = options.flags.common.data.validation;
   if (options.grid && !validation) validation = 0;
   auto configs = make_configs(options.flags, checked_usage([&] { return find_methods(options, preset); }));
   if (has_reference) {
     check_reference(options, configs);
   } else if (!has_method(configs, options.reference)) {
-    options.reference.clear();  // the preset's, which is not compared
+    options.reference.clear();  // the preset's reference is not among the methods
   }
   if (printed_config(command, options.flags, configs)) return;
   const auto& common = options.flags.common;
@@ -190,7 +192,7 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
   const bool has_work = !std::all_of(runs.begin(), runs.end(), is_over);
   if (has_work && !options.is_worker) print_plan(configs, data, workload);
   const InterruptGuard guard;
-  if (!options.grid) check_runs(runs, data, runs_options);  // a search sets the learning rates
+  if (!options.grid) check_runs(runs, data, runs_options);  // otherwise the search sets the learning rates
   fs::create_directories(folder);
   write_config(command, options.flags, configs, folder);
   std::optional<Workers> workers;
@@ -212,9 +214,10 @@ void run_comparison(CLI::App& command, CompareOptions& options, const Preset* pr
     all_deviations = deviations(*preset, configs);
     for (auto& config : configs) config.deviations = deviations(*preset, {config});
   }
-  run_all(each_seed(configs, options.seeds), data, runs_options);  // at the rates that were found
+  // With --grid, the learning rates are those that the search found.
+  run_all(each_seed(configs, options.seeds), data, runs_options);
   if (options.is_worker) return;
-  if (workers) workers->wait();  // each of them writes the runs' summary
+  if (workers) workers->wait();  // the workers also write summary.json
   write_results({.folder = folder,
                  .config = configs.front(),
                  .test_samples = data.test.count(),
@@ -247,7 +250,7 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
       ->capture_default_str()
       ->take_last()
       ->group("Training");
-  command.add_flag("--worker", options.is_worker, "")->group("");  // --jobs starts such processes
+  command.add_flag("--worker", options.is_worker, "")->group("");  // --jobs starts processes with this flag
   command
       .add_option("--reference", options.reference,
                   "Show the differences of test accuracies from this method, paired by seed, with 95 % "

@@ -1,4 +1,4 @@
-// `tensorion compare`: several optimizers on the same data, from the same weights.
+// `tensorion compare`: compares several optimizers on the same data, starting from the same weights.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -13,25 +13,25 @@ namespace tensorion::lab {
 
 void add_compare(CLI::App& program);
 
-// What `tensorion ablation` shares with it:
+// The declarations below are shared with `tensorion ablation`.
 
 struct CompareOptions {
   RunFlags flags;
-  std::vector<std::string> optimizers;  // if empty, all methods of the preset, or all optimizers
+  std::vector<std::string> optimizers;  // if empty: all methods of the preset, or all optimizers
   std::vector<int64_t> seeds = {0};
-  int64_t jobs = 1;        // processes that share the runs
-  bool is_worker = false;  // one of those that --jobs started
-  bool grid = false;       // search a learning rate for every method first
+  int64_t jobs = 1;        // number of processes that share the runs
+  bool is_worker = false;  // true in a process that --jobs started
+  bool grid = false;       // first search a learning rate for every method
   RateSearchOptions search;
   std::string scale = "paper";
   std::string preset_name;
-  std::string reference;  // the method that others are compared with; empty: none
+  std::string reference;  // method to compare the others with; may be empty
 };
 
-// `options` must outlive the parsing.
+// `options` must outlive the parsing of the command line.
 void add_comparison_flags(CLI::App& command, CompareOptions& options);
 
-// Makes --help show the defaults that go with the preset.
+// Makes --help show the defaults of the preset.
 void show_preset_defaults(CLI::App& command, const CompareOptions& options, const Preset& preset);
 
 // `preset` may be null.

@@ -18,8 +18,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// What summary.json has beyond the runs: the errors that come from the size of the test set, and the
-// differences.
+// Adds the binomial errors, which depend on the size of the test set, and the paired differences to
+// summary.json.
 void add_errors(ordered_json& summary, const std::vector<OptimizerComparison>& rows, int64_t test_samples,
                 const std::vector<PairedDifference>& differences, const std::string& reference) {
   summary["test_samples"] = test_samples;
@@ -30,7 +30,7 @@ void add_errors(ordered_json& summary, const std::vector<OptimizerComparison>& r
   if (!reference.empty()) summary["differences"] = to_json(differences, reference);
 }
 
-// The learning rates of each method, from the configurations of its runs.
+// Returns the learning rates of each method, read from the configurations of its runs.
 std::map<std::string, std::string> read_rates(const std::filesystem::path& folder,
                                               const std::vector<RunSummary>& runs) {
   std::map<std::string, std::string> rates;

@@ -1,4 +1,4 @@
-// The end of `tensorion compare`: the summary and the tables of all runs in its folder.
+// The results of `tensorion compare`: the summary and the tables of all runs in its folder.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +13,13 @@ namespace tensorion::lab {
 
 struct CompareResults {
   std::filesystem::path folder;
-  const RunConfig& config;  // of any of the runs
+  const RunConfig& config;  // the configuration of any run
   int64_t test_samples;
-  std::string reference;          // the method that others are compared with; empty: none
-  nlohmann::ordered_json search;  // the search for learning rates; null: none
+  std::string reference;          // method to compare the others with; may be empty
+  nlohmann::ordered_json search;  // result of the learning-rate search; null if there was no search
   const Preset* preset;           // may be null
   std::string scale;
-  std::vector<std::string> deviations;  // from the paper
+  std::vector<std::string> deviations;  // deviations from the paper's experiment
 };
 
 // Writes summary.json and prints the tables.

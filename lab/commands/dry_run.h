@@ -1,4 +1,4 @@
-// --dry-run: what a command would do and what a step costs, without training.
+// --dry-run: shows what a command would do and what a step costs, without training.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -9,8 +9,8 @@
 
 namespace tensorion::lab {
 
-// Prints all options in effect and, for each method, the model's size, what happens to every tensor, and the
-// time and memory of a step, which is measured.
+// Prints all options in effect. For each method, prints the size of the model, how every tensor is updated,
+// and the measured time and memory of a step.
 void print_dry_run(const CLI::App& command, const std::vector<RunConfig>& configs, const DatasetSplits& data,
                    const Workload& workload);
 

@@ -42,7 +42,7 @@ struct LaplaceFlags {
   bool resume = false;
 };
 
-// The paper names neither sizes nor learning rates: these are ours.
+// The paper specifies neither sizes nor learning rates, so these values are our choice.
 FlagValues scale_values(const std::string& scale) {
   const std::string lrs = "1e-5,3e-5,1e-4,3e-4,1e-3,3e-3,1e-2,3e-2,0.1,0.3,1";
   if (scale == "paper") {

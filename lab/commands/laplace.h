@@ -1,4 +1,4 @@
-// `tensorion laplace`: the smallest eigenpair of a high-dimensional Laplacian in tensor-train form.
+// `tensorion laplace`: computes the smallest eigenpair of a high-dimensional Laplacian in tensor-train form.
 #pragma once
 
 #include <CLI/App.hpp>

@@ -43,8 +43,8 @@ struct TightnessOptions {
   ConvolutionOptions convolution;
 };
 
-// Measures the momenta of the kernels every so many steps and keeps the measurements in a file, from which a
-// run that was stopped goes on.
+// Measures the momenta of the kernels at regular intervals and stores the measurements in a file, so that an
+// interrupted run can be resumed.
 class Collector : public TrainingObserver {
  public:
   Collector(const TightnessOptions& options, fs::path file, TrainingObserver& progress)
@@ -66,7 +66,7 @@ class Collector : public TrainingObserver {
 
  private:
   void collect(const Trainer& trainer, int64_t step) {
-    // Those beyond the checkpoint that the run went on from come again.
+    // A resumed run repeats the measurements that were made after its checkpoint.
     std::erase_if(collected_, [&](const Tightness& value) { return value.step >= step; });
     for (const auto& parameter : trainer.model().named_parameters()) {
       const auto& tensor = parameter.value();
@@ -90,7 +90,7 @@ class Collector : public TrainingObserver {
   std::vector<Tightness> collected_;
 };
 
-// The paper's run: that of the preset cifar10.
+// The flags of the paper's run, which is that of the preset cifar10.
 FlagValues default_values(const std::string& scale) {
   const auto& preset = comparison_presets().front();
   auto values = preset.scale(scale);

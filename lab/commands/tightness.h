@@ -1,4 +1,5 @@
-// `tensorion tightness`: how tight the relaxation and the balanced choice are on the momenta of a training.
+// `tensorion tightness`: measures how tight the relaxation and the balanced choice are on the momenta of a
+// training run.
 #pragma once
 
 #include <CLI/App.hpp>

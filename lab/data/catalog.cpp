@@ -22,7 +22,7 @@ constexpr size_t kRgbChannels = 3;
 
 namespace fs = std::filesystem;
 
-// A way a data set can lie in a folder.
+// A supported file layout of a data set.
 struct Layout {
   bool (*is_there)(const fs::path&);
   RawSplits (*read)(const fs::path&);
@@ -32,17 +32,17 @@ struct Layout {
 struct Entry {
   const char* name;
   const char* title;
-  std::vector<const char*> folders;  // what the folder may be called
+  std::vector<const char*> folders;  // possible names of the folder
   std::vector<Layout> layouts;
-  std::optional<ImageSize> size;  // of its pictures; none: to be seen
+  std::optional<ImageSize> size;  // size of the images; if empty, it is read from the files
   std::optional<int64_t> classes;
   Normalization normalization;
   const char* where_to_get;
 };
 
 constexpr int64_t kPadding = 4;
-constexpr int64_t kSmallSide = 64;        // up to here pictures are used in their own size
-constexpr int64_t kLargeImageSize = 224;  // and beyond, in this
+constexpr int64_t kSmallSide = 64;        // by default, images up to this size are not resized
+constexpr int64_t kLargeImageSize = 224;  // default size for larger images
 constexpr const char* kDebianFashionMnist = "/usr/share/datasets/fashion-mnist";
 
 const Layout kImageFolder{has_image_folder, read_image_folder,
@@ -123,7 +123,7 @@ struct Found {
 };
 
 Found find_folder(const Entry& entry, const fs::path& given) {
-  // Folders to look into, and what says so.
+  // Folders to search, each with the option or source that names it.
   std::vector<std::pair<fs::path, std::string>> places;
   const char* environment = std::getenv("TENSORION_DATA");
   if (!given.empty()) {
@@ -154,7 +154,7 @@ Found find_folder(const Entry& entry, const fs::path& given) {
                            "\n  get it with: " + entry.where_to_get);
 }
 
-// Whether all pictures have the size.
+// Returns true if all images have this size.
 bool all_have_size(const RawSplits& raw, ImageSize size) {
   for (const auto* split : {&raw.train, &raw.test}) {
     for (const auto& file : split->files) {
@@ -164,8 +164,8 @@ bool all_have_size(const RawSplits& raw, ImageSize size) {
   return true;
 }
 
-// The size that every picture has, so that it can be used as it is. Small
-// pictures must all be like the first, unless they are to be resized anyway.
+// Returns the size that all images share, or nullopt if the images in the folder are large or have to be
+// resized. Small images that are not resized must all have the size of the first image.
 std::optional<ImageSize> common_size(const Entry& entry, const RawSplits& raw,
                                      std::optional<int64_t> image_size) {
   if (entry.size) return entry.size;
@@ -179,7 +179,7 @@ std::optional<ImageSize> common_size(const Entry& entry, const RawSplits& raw,
   return size;
 }
 
-// Splits off the samples to validate on, and leaves the others in `train`.
+// Moves the validation samples out of `train` and returns them.
 RawSplit hold_out(RawSplit& train, const DatasetOptions& options) {
   const auto total = static_cast<int64_t>(train.labels.size());
   const int64_t used = std::min(total, options.limit_train.value_or(total));
@@ -187,7 +187,7 @@ RawSplit hold_out(RawSplit& train, const DatasetOptions& options) {
   TORCH_CHECK_VALUE(count < total,
                     "[tensorion.data] --validation must leave samples to train on: it must be less than ",
                     total, ", got ", count);
-  // Another seed than that of limit_train, or both would choose the same samples.
+  // The seed must differ from that of limit_train, or both would choose the same samples.
   const auto chosen = balanced_subset(train.labels, count, options.subset_seed + 1);
   std::vector<int64_t> others;
   for (int64_t i = 0, next = 0; i < total; ++i) {
@@ -257,7 +257,7 @@ DatasetSplits load_dataset(const std::string& name, const DatasetOptions& option
     out.train_transform.crop = PaddedCrop{kPadding};
     out.test_transform.crop = PaddedCrop{0};
   } else {
-    // Pretrained weights are made for three channels.
+    // Pretrained weights expect three channels.
     const bool is_pretrained = options.resized && entry.normalization.mean.size() == kRgbChannels;
     const auto resized = is_pretrained ? *options.resized : ResizedPictures{entry.normalization};
     const double shorter_side = static_cast<double>(side) / resized.crop_pct;

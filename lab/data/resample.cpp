@@ -12,7 +12,7 @@ struct Taps {
     int64_t begin, count;
   };
   std::vector<Span> spans;
-  std::vector<float> weights;  // `stride` for each output position
+  std::vector<float> weights;  // `stride` weights for each output position
   int64_t stride = 0;
 
   const float* weights_of(int64_t i) const { return weights.data() + i * stride; }

@@ -1,4 +1,4 @@
-// Resizes images like torch and Pillow with antialiasing: the filter is widened for downsampling.
+// Resizes images with antialiasing, like torch and Pillow. For downsampling, the filter is widened.
 //
 //   bilinear  max(0, 1 - |x|)
 //   bicubic   the cubic convolution filter with a = -1/2, for |x| < 2; results are clamped to [0, 255]

@@ -8,7 +8,7 @@
 namespace tensorion::lab {
 namespace {
 
-// Where the pixels of one picture go, and how they change on the way.
+// Writes the pixels of one image to the batch. Flips, transposes and normalizes them on the way.
 class Output {
  public:
   Output(const Transform& transform, int64_t channels, bool flip, bool flip_vertical, bool channels_last,
@@ -24,7 +24,7 @@ class Output {
     if (transform.transpose) std::swap(x_stride_, y_stride_);
   }
 
-  // Columns [begin, end) of a row come from `source`, the others are black.
+  // Columns [begin, end) of the row are read from `source`. The other columns are black.
   template <typename Pixel>
   void write_row(int64_t channel, int64_t y, const Pixel* source, int64_t begin, int64_t end) const {
     const auto scale = static_cast<float>(1 / (255 * normalization_.std[channel]));
@@ -47,7 +47,7 @@ class Output {
   float* out_;
 };
 
-// Pixel (y, x) of the result is (y + top, x + left) of the picture.
+// Pixel (y, x) of the result is pixel (y + top, x + left) of the image.
 void padded_crop(const ImageView& image, int64_t top, int64_t left, const Output& output) {
   const ImageSize size = image.size;
   const int64_t begin = std::clamp<int64_t>(-left, 0, size.width);
@@ -78,7 +78,7 @@ Box random_resized_box(const RandomResizedCrop& crop, ImageSize size, Random& ra
     const int64_t top = random.below(size.height - height + 1);
     return {top, random.below(size.width - width + 1), {height, width}};
   }
-  // The largest middle part within the bounds on the ratio.
+  // No attempt succeeded: use the largest centered box whose aspect ratio is within the bounds.
   ImageSize part = size;
   if (whole_width / whole_height < crop.min_ratio) {
     part.height = std::clamp<int64_t>(std::lround(whole_width / crop.min_ratio), 1, size.height);

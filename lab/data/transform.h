@@ -1,5 +1,5 @@
-// From a picture of bytes to what the model sees: crop, flip, normalize, in
-// one pass into the batch. A pure function of the picture and the random stream.
+// Transforms an image of bytes into the input of the model: crops, flips and normalizes it in one pass and
+// writes it into the batch. The result depends only on the image and the random stream.
 #pragma once
 
 #include <variant>
@@ -11,20 +11,19 @@
 
 namespace tensorion::lab {
 
-// Of pixel values in [0, 1], one for each channel.
+// Mean and standard deviation of each channel, for pixel values in [0, 1].
 struct Normalization {
   std::vector<double> mean;
   std::vector<double> std;
 };
 
-// A random rectangle of the picture's own size, out of the picture with
-// `padding` black pixels around it.
+// Pads the image with `padding` black pixels on each side and takes a random crop of the original size.
 struct PaddedCrop {
   int64_t padding = 0;
 };
 
-// A random rectangle with a share of the picture's area uniform in the given
-// range and width / height log-uniform in its range, resized.
+// Takes a random crop and resizes it. The crop's fraction of the image area is uniform, and its width /
+// height is log-uniform, each in the given range.
 struct RandomResizedCrop {
   double min_area = 0.08;
   double max_area = 1;
@@ -32,26 +31,26 @@ struct RandomResizedCrop {
   double max_ratio = 4.0 / 3;
 };
 
-// The picture resized so that its shorter side is this, then the middle of it.
+// Resizes the image so that its shorter side has this length, then takes the center crop.
 struct CenterCrop {
   int64_t shorter_side = 256;
 };
 
 struct Transform {
-  ImageSize size;  // of the result
+  ImageSize size;  // size of the result
   std::variant<PaddedCrop, RandomResizedCrop, CenterCrop> crop;
-  bool flip = false;  // left to right, half of the time
+  bool flip = false;  // horizontal flip with probability 1/2
   Normalization normalization;
-  bool flip_vertical = false;  // top to bottom, half of the time
-  bool transpose = false;      // exchange height and width at the end, which must be equal
-  Interpolation interpolation = Interpolation::kBilinear;  // of the crops that resize
+  bool flip_vertical = false;  // vertical flip with probability 1/2
+  bool transpose = false;      // exchange height and width, which must be equal, at the end
+  Interpolation interpolation = Interpolation::kBilinear;  // used by the crops that resize
 };
 
-// The rectangle a RandomResizedCrop takes of a picture of this size.
+// Draws the box that RandomResizedCrop takes from an image of this size.
 Box random_resized_box(const RandomResizedCrop& crop, ImageSize size, Random& random);
 
-// Writes (pixel / 255 - mean) / std, channels x height x width floats, or
-// height x width x channels if channels_last.
+// Writes (pixel / 255 - mean) / std as channels x height x width floats, or as height x width x channels if
+// channels_last is true.
 void apply(const Transform& transform, const ImageView& image, Random random, bool channels_last, float* out);
 
 }  // namespace tensorion::lab

@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kRelaxedTolerance = 1e-2;
 
-// ||K||_Sigma = max <M, K> over ||M||_Sigma^dagger <= 1, so any M bounds it from below, K itself for one; any
-// unfolding from above.
+// Since ||K||_Sigma is the maximum of <M, K> over all M with ||M||_Sigma^dagger <= 1, every M gives a lower
+// bound. This function uses M = K, scaled. The spectral norm of every unfolding is an upper bound.
 NormBounds cheap_bounds(const at::Tensor& kernel) {
   double dual = 0, upper = std::numeric_limits<double>::infinity();
   for (const auto& modes : unfoldings(kernel.sizes())) {

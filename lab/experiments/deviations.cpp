@@ -78,7 +78,7 @@ void add_optimizer(std::vector<std::string>& out, const Preset& preset, const Ru
   }
 }
 
-// What the paper does not say, by the options that all methods share.
+// Adds the choices that the paper leaves open. They depend on the options that all methods share.
 void add_choices(std::vector<std::string>& out, const Preset& preset, const std::vector<RunConfig>& configs) {
   const auto any = [&](const auto& is_so) { return std::any_of(configs.begin(), configs.end(), is_so); };
   const auto has_schedule = [&](const std::string& name) {

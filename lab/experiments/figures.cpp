@@ -13,10 +13,11 @@
 namespace tensorion::lab {
 namespace {
 
-// The Python that started this program, if one did: see python/tensorion_lab/cli.py.
+// Environment variable with the Python interpreter that started this program, if any. See
+// python/tensorion_lab/cli.py.
 constexpr char kPython[] = "TENSORION_PYTHON";
 
-// The exit code; what the command prints is dropped, its errors are not.
+// Returns the exit code. Discards the standard output of the command, but not its standard error.
 int run_quietly(std::vector<std::string> command) {
   std::vector<char*> arguments;
   arguments.reserve(command.size() + 1);

@@ -5,7 +5,7 @@
 
 namespace tensorion::lab {
 
-// Draws the figures of the results in a folder into its subfolder `report` and prints where they are. If this
+// Draws the figures of the results in a folder into its subfolder `report` and prints their paths. If this
 // program was not started by its Python package, prints the command that draws them.
 void draw_figures(const std::filesystem::path& folder);
 

@@ -1,4 +1,4 @@
-// The finished runs on disk, one line for each recorded point, so that a resumed command does not repeat
+// Stores finished runs on disk, one line for each recorded point, so that a resumed command does not repeat
 // them.
 #pragma once
 
@@ -17,10 +17,10 @@ class LaplaceRecord {
   // removed from the file.
   explicit LaplaceRecord(std::filesystem::path file);
 
-  // Null if the file does not have the run.
+  // Returns null if the file does not contain the run.
   const LaplaceRun* find(const LaplaceProblem& problem, const LaplaceRunKey& key) const;
 
-  // Appends the run to the file at once.
+  // Appends the run to the file immediately.
   const LaplaceRun& add(const LaplaceProblem& problem, const LaplaceRun& run);
 
  private:

@@ -25,14 +25,15 @@ struct LaplaceProblem {
 struct LaplaceOptions {
   int64_t records = 50;  // number of recorded points in addition to the starting point
   ScheduleOptions schedule = {.name = "constant"};
-  double momentum = 0.95;     // of tensorion, online and muon
-  double sgd_momentum = 0.9;  // of sgd-momentum
+  double momentum = 0.95;     // for tensorion, online and muon
+  double sgd_momentum = 0.9;  // for sgd-momentum
   std::string polar = "auto";
   at::ScalarType dtype = at::kDouble;
 };
 
-// tensorion (balanced unfoldings), online (the unfolding of the largest nuclear norm), muon (cores flattened
-// to r x n r), sgd, sgd-momentum and adam. None of them decays weights. Each optimizer gets all cores.
+// The optimizers are tensorion (balanced unfoldings), online (the unfolding with the largest nuclear norm),
+// muon (cores flattened to r x n r), sgd, sgd-momentum and adam. None of them uses weight decay. Each
+// optimizer updates all cores.
 const std::vector<std::string>& laplace_optimizers();
 TensorionOptions laplace_optimizer(const std::string& name, double lr, const LaplaceOptions& options);
 
@@ -41,11 +42,11 @@ struct LaplacePoint {
   double quotient = 0;  // Rayleigh quotient
   double error = 0;     // |quotient - smallest eigenvalue| / smallest eigenvalue
   double residual = 0;  // ||A x - quotient x|| / (smallest eigenvalue ||x||)
-  double seconds = 0;   // time of the steps so far; recording the points is not included
+  double seconds = 0;   // time of the steps so far, without the time to record the points
 };
 
-// What identifies a run on a problem. The schedule depends on `steps`, so runs of different budgets share
-// nothing.
+// Identifies a run on a problem. The schedule depends on `steps`, so a run cannot be reused for another
+// budget.
 struct LaplaceRunKey {
   std::string optimizer;
   int64_t steps = 0;
@@ -64,8 +65,7 @@ struct LaplaceRun {
   double final_error() const;
 };
 
-// Calls `after_step` after every step. An exception from it
-// ends the run.
+// Calls `after_step` after every step. If it throws, the run ends.
 LaplaceRun minimize_quotient(
     const LaplaceProblem& problem, const LaplaceRunKey& key, const LaplaceOptions& options,
     const std::function<void()>& after_step = [] {});

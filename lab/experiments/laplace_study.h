@@ -20,18 +20,18 @@ struct LaplaceStudy {
   SweepGrid grid;
   LaplaceOptions options;
 
-  // The number of runs without those beyond the edges of the grid.
+  // The number of runs, not counting those beyond the edges of the grid.
   size_t runs() const;
 };
 
-// The time of a step for every problem and optimizer, which is measured on a few steps.
+// The time of a step for every problem and optimizer, measured on a few steps.
 class LaplaceCosts {
  public:
   explicit LaplaceCosts(const LaplaceStudy& study);
 
   double seconds_per_step(const LaplaceProblem& problem, const std::string& optimizer) const;
-  // The time of all runs of the study that the record does not have, without those beyond the edges of the
-  // grid.
+  // Returns the time of all runs of the study that are not in the record, not counting runs beyond the edges
+  // of the grid.
   double seconds(const LaplaceStudy& study, const LaplaceRecord& record) const;
 
  private:
@@ -40,7 +40,8 @@ class LaplaceCosts {
 
 ResultTable cost_table(const LaplaceStudy& study, const LaplaceCosts& costs);
 
-// Takes runs from the record if it has them, and adds the other runs to it. Shows the progress on a terminal.
+// Reads each run from the record if it is there. Otherwise performs the run and adds it to the record. Shows
+// the progress on a terminal.
 class LaplaceRunner {
  public:
   LaplaceRunner(const LaplaceStudy& study, LaplaceRecord& record);
@@ -48,7 +49,8 @@ class LaplaceRunner {
   LaplaceRunner(const LaplaceRunner&) = delete;
   LaplaceRunner& operator=(const LaplaceRunner&) = delete;
 
-  // One sweep for each budget and optimizer, in this order. Throws Interrupted after SIGINT or SIGTERM.
+  // Returns one sweep for each budget and optimizer, in this order. Throws Interrupted after SIGINT or
+  // SIGTERM.
   std::vector<LaplaceSweep> sweep(const LaplaceProblem& problem);
 
  private:
@@ -57,8 +59,8 @@ class LaplaceRunner {
   const LaplaceStudy& study_;
   LaplaceRecord& record_;
   Terminal terminal_;
-  size_t total_;      // number of runs, with those beyond the edges of the grid so far
-  size_t count_ = 0;  // number of runs that are done
+  size_t total_;      // number of runs, including those beyond the edges of the grid so far
+  size_t count_ = 0;  // number of finished runs
 };
 
 }  // namespace tensorion::lab

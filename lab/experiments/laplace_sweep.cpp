@@ -14,7 +14,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 double geometric_mean(const std::vector<LaplaceRun>& runs, size_t point, double LaplacePoint::* value) {
   double sum = 0;
   for (const auto& run : runs) {
-    // An error of exactly 0 is an error below rounding.
+    // An error of exactly 0 is below the rounding error, and its logarithm would be infinite.
     sum += std::log(std::max(run.points[point].*value, std::numeric_limits<double>::epsilon() / 16));
   }
   return std::exp(sum / static_cast<double>(runs.size()));

@@ -8,20 +8,20 @@
 namespace tensorion::lab {
 namespace {
 
-// h^-1 of a mode of this size.
+// Returns 1 / h for a mode of size n.
 double inverse_step(int64_t n) { return static_cast<double>(n + 1); }
 
-// D along the middle mode, with zeros beyond both ends.
+// Applies D along the middle mode, with zeros beyond both ends.
 at::Tensor differences(const at::Tensor& core) {
   return at::diff(at::constant_pad_nd(core, {0, 0, 1, 1}), 1, 1) * inverse_step(core.size(1));
 }
 
-// L = D^T D along the middle mode.
+// Applies L = D^T D along the middle mode.
 at::Tensor second_differences(const at::Tensor& core) {
   return at::diff(differences(core), 1, 1) * -inverse_step(core.size(1));
 }
 
-// sum_i core_i^T state core_i.
+// Returns sum_i core_i^T state core_i.
 at::Tensor sandwich(const at::Tensor& state, const at::Tensor& core) {
   const int64_t rank = core.size(2);
   const auto right = at::matmul(state, core.flatten(1)).reshape({-1, rank});
@@ -42,7 +42,7 @@ at::Tensor rayleigh_quotient(const TensorTrain& train) {
   for (const auto& core : train) {
     energy = sandwich(energy, core) + sandwich(mass, differences(core));
     mass = sandwich(mass, core);
-    // A common factor of both leaves their quotient alone, and so its gradient.
+    // Dividing both by a common factor changes neither the quotient nor its gradient.
     const auto size = mass.detach().abs().max();
     energy = energy / size;
     mass = mass / size;
@@ -51,8 +51,8 @@ at::Tensor rayleigh_quotient(const TensorTrain& train) {
 }
 
 double residual(const TensorTrain& train, double value) {
-  // A core of (A - value) x is (G, B; 0, G) with B = (L - value / d) G: each mode bears its own share, which
-  // is small at the solution.
+  // The cores of (A - value) x are (G, B; 0, G) with B = (L - value / d) G. Each mode subtracts its share of
+  // the value, so that B is small at the solution.
   const auto share = value / static_cast<double>(train.size());
   TensorTrain plain, applied;
   for (size_t k = 0; k < train.size(); ++k) {

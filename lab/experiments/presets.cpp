@@ -13,7 +13,7 @@ PresetMethod adamw(const std::string& schedule, const std::string& lr, const std
   return {{"adamw", "adamw", {{"schedule", schedule}, {"lr", lr}, {"weight_decay", decay}}}, "AdamW", paper};
 }
 
-// Tensorion with its fallback, "sgd" or "adamw".
+// Tensorion with the fallback "sgd" or "adamw".
 PresetMethod tensorion_with(const std::string& fallback, const std::string& schedule, const std::string& lr,
                             const std::string& decay, std::optional<PaperResult> paper = {}) {
   return {{"tensorion-" + fallback,
@@ -23,7 +23,7 @@ PresetMethod tensorion_with(const std::string& fallback, const std::string& sche
           paper};
 }
 
-// Tensorion as in the ablation: exact polar factors, AdamW for the rest, a constant learning rate.
+// Tensorion as in the ablation: exact polar factors, AdamW as the fallback, and a constant learning rate.
 PresetMethod ablated(const std::string& name, const std::string& unfolding, const std::string& lr,
                      const std::string& title, const PaperResult& paper) {
   return {{name,
@@ -38,7 +38,7 @@ PresetMethod ablated(const std::string& name, const std::string& unfolding, cons
           paper};
 }
 
-// One of the comparison of unfoldings, which has one schedule and one fallback for all.
+// A method of the comparison of unfoldings, in which all methods use the same schedule and fallback.
 PresetMethod unfolded(const std::string& name, const std::string& optimizer, const std::string& title,
                       const FlagValues& options = {}) {
   Method method{name, optimizer, {{"schedule", "onecycle"}}};
@@ -103,7 +103,7 @@ const FlagValues& Preset::scale(const std::string& name) const {
   return name == "paper" ? paper : name == "small" ? small : smoke;
 }
 
-// The learning rates and decays are those of the paper's table "hyperparameters" as it stands.
+// The learning rates and weight decays are copied from the paper's table "hyperparameters".
 const std::vector<Preset>& comparison_presets() {
   static const std::vector<Preset> presets{
       {.name = "cifar10",
@@ -187,8 +187,9 @@ const std::vector<Preset>& comparison_presets() {
   return presets;
 }
 
-// The learning rates are those of the paper's table "tau-ablation-lr". It says that the weight decay was the
-// same for all, but not which: that of its other experiments.
+// The learning rates are copied from the paper's table "tau-ablation-lr". The paper says that the weight
+// decay is the same for all methods, but does not specify it. This preset uses 5e-4, a value of the paper's
+// other experiments.
 const Preset& ablation_preset() {
   static const Preset preset{
       .name = "ablation",

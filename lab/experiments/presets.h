@@ -1,5 +1,5 @@
-// The paper's training experiments as values of flags, with the results that the paper reports, and
-// comparisons of unfoldings that the paper does not have.
+// The paper's training experiments as flag values, with the results that the paper reports. Some additional
+// presets compare unfoldings and are not in the paper.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace tensorion::lab {
 
-// Means and standard deviations, accuracies in percent.
+// Means and standard deviations. Accuracies are in percent.
 struct PaperResult {
   double accuracy;
   double accuracy_std;
@@ -20,38 +20,39 @@ struct PaperResult {
 
 struct PresetMethod {
   Method method;
-  std::string title;  // as the paper's table has it
+  std::string title;  // the name in the paper's table
   std::optional<PaperResult> paper = {};
 };
 
 struct Preset {
   std::string name;
-  std::string title = {};  // what is compared, if that is more than optimizers
-  FlagValues flags;        // of every scale
+  std::string title = {};  // what is compared, if not just optimizers
+  FlagValues flags;        // flags for all scales
   FlagValues paper;
   FlagValues small;
   FlagValues smoke;
   std::vector<PresetMethod> methods;
-  std::vector<std::string> notes = {};  // below the table
-  // How the paper computes polar factors, newton_schulz or svd; empty if this is not an experiment of the
-  // paper.
+  std::vector<std::string> notes = {};  // printed below the table
+  // How the paper computes polar factors: newton_schulz or svd. Empty if the preset is not an experiment of
+  // the paper.
   std::string polar = "newton_schulz";
-  bool is_finetuning = false;             // of timm's weights
-  std::vector<std::string> choices = {};  // what the paper leaves open, one sentence each
+  bool is_finetuning = false;             // true if the paper fine-tunes timm's weights
+  std::vector<std::string> choices = {};  // choices that the paper leaves open, one sentence each
 
   const FlagValues& scale(const std::string& name) const;
-  // The method with the options that go with the scale: at "paper", polar factors are computed as in the
-  // paper.
+  // Returns the method with the options for the scale. At the scale "paper", polar factors are computed as in
+  // the paper.
   Method method(const PresetMethod& method, const std::string& scale) const;
 };
 
-// The value of a flag in the paper's experiment; empty if the preset has none.
+// Returns the value of a flag in the paper's experiment, or an empty string if the preset does not set it.
 std::string flag_of(const Preset& preset, const std::string& flag);
 
-// cifar10, cifar100, tiny-imagenet, imagenette-vit, imagenette-swin, unfoldings, unfoldings-tiny-imagenet.
+// Returns cifar10, cifar100, tiny-imagenet, imagenette-vit, imagenette-swin, unfoldings and
+// unfoldings-tiny-imagenet.
 const std::vector<Preset>& comparison_presets();
 
-// Every unfolding of a kernel, the choices among them, and two baselines.
+// Compares every unfolding of a kernel, the strategies that choose among them, and two baselines.
 const Preset& ablation_preset();
 
 }  // namespace tensorion::lab

@@ -8,7 +8,7 @@
 namespace tensorion::lab {
 namespace {
 
-// min(rank, n^count) without overflow.
+// Returns min(rank, n^count) without overflow.
 int64_t largest_rank(int64_t rank, int64_t n, int64_t count) {
   int64_t size = 1;
   for (int64_t k = 0; k < count && size < rank; ++k) size *= n;
@@ -32,7 +32,8 @@ TensorTrain random_train(int64_t d, int64_t n, int64_t rank, uint64_t seed, at::
 }
 
 double norm(const TensorTrain& train) {
-  // x = Q (carry) with Q of orthonormal columns; the size of the carry is kept apart, in a logarithm.
+  // The product of the cores so far is Q carry times a scale, where Q has orthonormal columns. The logarithm
+  // of the scale is kept separately to avoid overflow.
   double log_size = 0;
   at::Tensor carry = at::ones({1, 1}, train.front().options());
   for (const auto& core : train) {

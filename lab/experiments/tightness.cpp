@@ -44,11 +44,12 @@ double share_of_other_sets(const std::vector<Tightness>& values) {
   return static_cast<double>(count) / static_cast<double>(values.size());
 }
 
-constexpr size_t kKernelUnfoldings = 7;  // of a kernel whose modes are all larger than 1
-constexpr size_t kWithHeight = 5;        // {0,2}: the rows have the height
-constexpr size_t kWithWidth = 6;         // {0,3}: the rows have the width
+constexpr size_t kKernelUnfoldings = 7;  // number of unfoldings of a kernel whose modes are all larger than 1
+constexpr size_t kWithHeight = 5;        // index of {0,2}, whose rows include the height
+constexpr size_t kWithWidth = 6;         // index of {0,3}, whose rows include the width
 
-// ||M_(0,3)||_* / ||M_(0,2)||_* - 1 of the kernels: by how much the width is ahead of the height.
+// Returns ||M_(0,3)||_* / ||M_(0,2)||_* - 1 for each kernel: how much larger the nuclear norm is if the rows
+// include the width instead of the height.
 std::vector<double> width_over_height(const std::vector<Tightness>& values) {
   std::vector<double> out;
   for (const auto& value : values) {
@@ -58,7 +59,7 @@ std::vector<double> width_over_height(const std::vector<Tightness>& values) {
   return out;
 }
 
-// Modes as in the paper, from 1: {1,3}.
+// Formats modes as in the paper, which counts from 1: "{1,3}".
 std::string paper_set(Modes modes) {
   for (auto& mode : modes) ++mode;
   return "{" + c10::Join(",", modes) + "}";

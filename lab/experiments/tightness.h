@@ -1,6 +1,7 @@
-// How tight the relaxation is on a momentum M met in training, with X the solution of the online oracle on
-// it:
-//   ||X||_sigma <= ||X||_Sigma = 1, and the balanced unfolding against the one with the largest nuclear norm,
+// Measures how tight the relaxation is on a momentum M from training. X is the solution of the online oracle
+// for M, so
+//   ||X||_sigma <= ||X||_Sigma = 1.
+// The balanced unfolding is compared with the unfolding that has the largest nuclear norm:
 //   gap = (max_tau ||M_(tau)||_* - ||M_(balanced)||_*) / max_tau ||M_(tau)||_*.
 #pragma once
 
@@ -16,28 +17,29 @@
 namespace tensorion::lab {
 
 struct Tightness {
-  int64_t step = 0;  // steps done
+  int64_t step = 0;  // number of steps before the measurement
   std::string layer;
   std::vector<int64_t> shape;
-  Modes online;  // the unfolding of the largest nuclear norm
+  Modes online;  // the unfolding with the largest nuclear norm
   Modes balanced;
-  std::vector<double> nuclear_norms;  // of all unfoldings, in their order
+  std::vector<double> nuclear_norms;  // of all unfoldings, in the order of unfoldings()
   double online_norm = 0;
   double balanced_norm = 0;
   double gap = 0;
-  double spectral = 0;  // ||X||_sigma, from below
-  // lower <= ||X||_Sigma <= upper: <M, X> / ||M||_Sigma^dagger and ||X_(online)||_2.
+  double spectral = 0;  // lower bound of ||X||_sigma
+  // Bounds on ||X||_Sigma: <M, X> / ||M||_Sigma^dagger and ||X_(online)||_2.
   double relaxed_lower = 0;
   double relaxed_upper = 0;
 };
 
-// Of a momentum of effective order 3 or more that is not zero.
+// `momentum` must be nonzero and of effective order 3 or more.
 Tightness measure_tightness(const at::Tensor& momentum, int64_t starts);
 
 nlohmann::ordered_json to_json(const Tightness& value);
 Tightness tightness_from_json(const nlohmann::json& json);
 
-// All measurements in one table beside the paper's numbers, and by layer: how often which set wins.
+// The first table summarizes all measurements next to the paper's results. The second shows, for each layer,
+// how often each unfolding has the largest nuclear norm.
 ResultTable tightness_table(const std::vector<Tightness>& values);
 ResultTable layer_table(const std::vector<Tightness>& values);
 

@@ -20,7 +20,7 @@ using nlohmann::ordered_json;
 
 constexpr char kGroup[] = "Configuration";
 
-// Flags that say what the command does with its configuration, and are no part of it.
+// Returns false for flags that control what the command does with its configuration and are not part of it.
 bool is_configurable(const CLI::Option& option) {
   static const std::set<std::string> others{"--help", "--config", "--print-config", "--dry-run", "--worker"};
   return !option.get_lnames().empty() && !others.contains("--" + option.get_lnames().front());
@@ -43,8 +43,8 @@ ordered_json read_file_of(const std::filesystem::path& path) {
   return values;
 }
 
-// As it would stand on the command line: [0.9, 0.999] as "0.9,0.999", rows of numbers as "1,2,3;4,5,6", an
-// object as "sgd=0.1,adamw=1e-3". Empty if there is no value.
+// Formats a value as on the command line: [0.9, 0.999] becomes "0.9,0.999", rows of numbers become
+// "1,2,3;4,5,6", and an object becomes "sgd=0.1,adamw=1e-3". Returns an empty string for null.
 std::string flag_text(const ordered_json& value) {
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
@@ -59,7 +59,7 @@ std::string flag_text(const ordered_json& value) {
   return text;
 }
 
-// The value in a text: a number, true or false, or else the text.
+// Parses a number or a boolean. Any other text is returned as a string.
 ordered_json value_of(const std::string& text) {
   const auto value = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   return value.is_number() || value.is_boolean() ? value : ordered_json(text);

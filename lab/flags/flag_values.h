@@ -1,4 +1,5 @@
-// Values for flags that the user did not give. A preset is made of them, one list for each scale.
+// Default values for flags that are not on the command line. A preset consists of such values, with one list
+// for each scale.
 #pragma once
 
 #include <CLI/App.hpp>
@@ -10,27 +11,27 @@
 
 namespace tensorion::lab {
 
-// For example {{"--epochs", "25"}, {"--seeds", "0,1"}}.
+// Pairs of a flag and its value, for example {{"--epochs", "25"}, {"--seeds", "0,1"}}.
 using FlagValues = std::vector<std::pair<std::string, std::string>>;
 
-// paper, small, smoke.
+// Returns paper, small and smoke.
 const std::vector<std::string>& scale_names();
 // Adds the flag --scale. `scale` holds its default.
 void add_scale(CLI::App& command, std::string& scale);
 
-// Sets each flag that is not on the command line, as if it were. If `values` has a flag several times, the
-// first value counts.
+// Sets each flag that is not on the command line, as if it were given there. If `values` contains a flag
+// several times, the first value is used.
 void set_missing(CLI::App& command, const FlagValues& values);
 
-// The names of the flags that the command line has.
+// Returns the names of the flags on the command line.
 std::set<std::string> given_flags(const CLI::App& command);
 
-// Calls `prepare` when --help is asked for: the other flags of the command line have their values by then, so
-// that the help can show the defaults that go with them.
+// Calls `prepare` before --help prints. The other flags of the command line are parsed by then, so the help
+// can show defaults that depend on them.
 void before_help(CLI::App& command, const std::function<void()>& prepare);
 
-// Makes --help show these values as the defaults. If `values` has a flag several times, the first value
-// counts.
+// Makes --help show these values as the defaults. If `values` contains a flag several times, the first value
+// is used.
 void show_defaults(CLI::App& command, const FlagValues& values);
 
 }  // namespace tensorion::lab

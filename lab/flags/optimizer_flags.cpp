@@ -22,7 +22,7 @@ bool to_bool(const std::string& text, const std::string& what) {
 
 UnfoldingStrategy to_unfolding(const std::string& text) {
   if (text == "balanced" || text == "online") return text;
-  if (text.starts_with('(')) return UnfoldingStrategy::parse(text);  // as in config.json
+  if (text.starts_with('(')) return UnfoldingStrategy::parse(text);  // the form in config.json
   Modes modes;
   for (const auto& part : split(text, ',')) {
     modes.push_back(to_integer(part, "--unfolding: balanced, online or modes such as 0,2: a mode"));
@@ -57,12 +57,13 @@ TensorionOptions::Betas to_betas(const std::string& text) {
 }
 
 struct OptimizerFlag {
-  const char* option;  // its name in to_json(optimizer, options); the flag has dashes for underscores
+  // Name in to_json(optimizer, options). The flag has dashes instead of underscores.
+  const char* option;
   const char* help;
   void (*set)(RunConfig& config, const std::string& value);
 };
 
-// The one list of the optimizers' flags: a new option is a row here.
+// All flags of the optimizers. To add an option, add a row here.
 const OptimizerFlag kOptimizerFlags[] = {
     {"lr", "Learning rate",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.lr(to_number(v, "--lr")); }},
@@ -124,7 +125,8 @@ bool applies(const std::string& optimizer, const std::string& option) {
   return option == "schedule" || has_option(optimizer, option);
 }
 
-// Values by method, as in "sgd=0.1,adamw=1e-3". A text without "=" is one value for all, under the name "".
+// Parses values by method, such as "sgd=0.1,adamw=1e-3". A text without "=" is one value for all methods and
+// has the key "".
 std::map<std::string, std::string> by_method(const std::string& text, const std::string& flag,
                                              const std::vector<std::string>& methods) {
   if (text.find('=') == std::string::npos) return {{"", text}};
@@ -133,7 +135,7 @@ std::map<std::string, std::string> by_method(const std::string& text, const std:
   for (const auto& part : split(text, ',')) {
     const auto equals = part.find('=');
     if (equals == std::string::npos && !name.empty()) {
-      values[name] += "," + part;  // the value itself has a comma
+      values[name] += "," + part;  // the value contains a comma
       continue;
     }
     name = part.substr(0, equals);
@@ -145,11 +147,11 @@ std::map<std::string, std::string> by_method(const std::string& text, const std:
   return values;
 }
 
-// What the library calls the options, where that is not the flag's name.
+// Names of options in the library that differ from the name of the flag.
 const std::map<std::string, std::string> kLibraryNames{
     {"betas", "fallback_betas"}, {"eps", "fallback_eps"}, {"adjust_lr", "adjust_lr_fn"}};
 
-// Sets the option and checks it; an error names the flag instead of the library's function and option.
+// Sets the option and checks it. Errors name the flag instead of the function and option of the library.
 void set_checked(RunConfig& config, const OptimizerFlag& flag, const std::string& value) {
   try {
     flag.set(config, value);
@@ -166,7 +168,7 @@ void set_checked(RunConfig& config, const OptimizerFlag& flag, const std::string
   }
 }
 
-// Why the option has no effect on the run; empty if it has.
+// Returns the reason why the option has no effect on the run, or an empty string if it has an effect.
 std::string no_effect(const RunConfig& config, const std::string& option) {
   const auto& options = config.optimizer_options;
   const bool has_fallback = config.optimizer == "muon" || config.optimizer == "tensorion";
@@ -184,7 +186,8 @@ std::string no_effect(const RunConfig& config, const std::string& option) {
   return "";
 }
 
-// A multistep schedule whose milestones all come after the end would be constant.
+// Throws if no milestone of a multistep schedule comes before the end, because the schedule would be
+// constant.
 void check_milestones(const RunConfig& config) {
   if (config.training.schedule.name != "multistep") return;
   const auto milestones = epochs_of_milestones(config.training.schedule, config.training.epochs);
@@ -206,7 +209,7 @@ void check_effect(const std::vector<RunConfig>& configs, const std::string& opti
   if (!reason.empty()) throw UsageError(flag_name(option) + " has no effect " + reason);
 }
 
-// The value of the option that a run has, for --help.
+// Returns the value of the option in a run, as --help shows it.
 std::string value_text(const RunConfig& config, const std::string& option) {
   const auto& options = config.optimizer_options;
   if (option == "schedule") return config.training.schedule.name;
@@ -220,7 +223,7 @@ std::string value_text(const RunConfig& config, const std::string& option) {
   return text;
 }
 
-// "0.1 for sgd, 0.002 for adamw, 0.005 for muon and tensorion".
+// Returns a text such as "0.1 for sgd, 0.002 for adamw, 0.005 for muon and tensorion".
 std::string default_text(const std::vector<RunConfig>& configs, const std::string& option) {
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
   for (const auto& config : configs) {

@@ -206,7 +206,7 @@ void write_config(const CLI::App& command, const RunFlags& flags, const std::vec
   if (flags.resume && std::filesystem::exists(folder / "config.toml")) return;
   auto values = config_values(command, configs);
   for (const char* key : {"out", "resume"}) values.erase(key);
-  if (values.value("grid", false)) values.erase("lr");  // is searched
+  if (values.value("grid", false)) values.erase("lr");  // the learning rate is searched
   if (!flags.common.data.folder.empty())
     values["data"] = std::filesystem::absolute(flags.common.data.folder).lexically_normal().string();
   write_file(folder / "config.toml", to_toml(values));

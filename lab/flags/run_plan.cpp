@@ -11,7 +11,7 @@
 namespace tensorion::lab {
 namespace {
 
-// "multistep (x 0.1 after epoch 5, 8)".
+// Returns a text such as "multistep (x 0.1 after epoch 5, 8)".
 std::string schedule_text(const TrainerOptions& training) {
   const auto& schedule = training.schedule;
   auto text = schedule.name;

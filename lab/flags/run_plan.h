@@ -1,4 +1,4 @@
-// What a command is about to do, before it trains.
+// Shows what a command is about to do before it trains.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace tensorion::lab {
 
-// The runs of each method.
+// The amount of training for each method.
 struct Workload {
   int64_t runs = 1;
-  int64_t epochs = 0;  // of all of them together
+  int64_t epochs = 0;  // total over these runs
 };
 
-// Says on the standard error what is about to be done: data, model, each method with its learning rate and
-// schedule, the number of runs, and an estimate of their time, for which some steps of each method are taken
-// on weights that are thrown away.
+// Prints to standard error what the command is about to do: the data, the model, each method with its
+// learning rate and schedule, the number of runs, and an estimate of their time. For the estimate, a few
+// steps of each method are measured on a model that is then discarded.
 void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data, const Workload& workload);
 
 }  // namespace tensorion::lab

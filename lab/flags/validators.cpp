@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMaxCount = int64_t{1} << 53;
 
-// `description` is what --help shows. The message is cut, as values may be of any length.
+// `description` is what --help shows. Values may have any length, so the error message shortens them.
 CLI::Validator check(const std::string& description, const std::string& expected,
                      const std::function<bool(const std::string&)>& is_valid) {
   CLI::Validator validator(

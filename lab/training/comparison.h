@@ -1,4 +1,4 @@
-// Several optimizers side by side, each over several seeds.
+// Compares several optimizers, each over several seeds.
 #pragma once
 
 #include <cstdint>
@@ -17,38 +17,41 @@ struct Statistic {
   double std = 0;   // with count - 1 in the denominator; NaN if there are fewer than two values
 };
 Statistic statistic(const std::vector<double>& values);
-// "85.12 +- 0.30", the mean alone for a single value, or "-" for none.
+// Returns a text such as "85.12 +- 0.30". For a single value it is the mean alone, and without values it is
+// "-".
 std::string cell(const Statistic& statistic, int digits, double scale = 1);
 
-// The standard deviation of an accuracy measured on so many samples, sqrt(p (1 - p) / n): what another test
-// set of this size would change, which seeds do not show.
+// The standard deviation of an accuracy that is measured on this number of samples, sqrt(p (1 - p) / n). It
+// estimates how much the accuracy varies between test sets of this size, which the deviation over seeds does
+// not include.
 double binomial_error(double accuracy, int64_t samples);
 
-// The runs of one method: those with the same label, or without one, with the same optimizer.
+// The runs of one method. Runs belong to the same method if they have the same label or, without a label, the
+// same optimizer.
 struct OptimizerComparison {
   std::string optimizer;
   int64_t runs = 0;
   int64_t diverged = 0;
-  // Over the runs that did not diverge, of their last epochs unless said otherwise.
+  // Statistics over the runs that did not diverge. Unless noted otherwise, values are from the last epoch.
   Statistic test_accuracy = {};
   Statistic best_test_accuracy = {};
   Statistic test_loss = {};
   Statistic train_loss = {};
-  Statistic seconds = {};            // of the whole run
-  Statistic optimizer_seconds = {};  // as well
+  Statistic seconds = {};            // over the whole run
+  Statistic optimizer_seconds = {};  // over the whole run
 };
 
-// "0.31", in percentage points, or "-" if every run diverged.
+// Returns the error in percentage points, such as "0.31", or "-" if every run diverged.
 std::string binomial_cell(const OptimizerComparison& row, int64_t test_samples);
 
-// In the order in which the optimizers first occur.
+// Returns the optimizers in the order in which they first occur.
 std::vector<OptimizerComparison> compare(const std::vector<RunSummary>& runs);
 
-// {"optimizers": [one for each], "runs": [their summaries]}.
+// Returns {"optimizers": [one entry for each], "runs": [their summaries]}.
 nlohmann::ordered_json to_json(const std::vector<OptimizerComparison>& comparison,
                                const std::vector<RunSummary>& runs);
 
-// An aligned table, a line for each optimizer, with the binomial error of `test_samples`.
+// Prints an aligned table with one line for each optimizer, including the binomial error for `test_samples`.
 void print_comparison(std::ostream& out, const std::vector<OptimizerComparison>& comparison,
                       int64_t test_samples);
 

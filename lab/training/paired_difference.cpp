@@ -15,7 +15,7 @@ namespace {
 constexpr double kConfidence = 0.95;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// P(|T| <= t) for t = sqrt(degrees) tan(theta): M. Abramowitz and I. Stegun, 26.7.3 and 26.7.4.
+// Returns P(|T| <= t) for t = sqrt(degrees) tan(theta). See M. Abramowitz and I. Stegun, 26.7.3 and 26.7.4.
 double central_probability(double theta, int64_t degrees) {
   const double sine = std::sin(theta), cosine = std::cos(theta), square = cosine * cosine;
   const bool is_odd = degrees % 2 == 1;

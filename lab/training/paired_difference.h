@@ -1,5 +1,5 @@
-// Differences of methods from a reference method, paired by seed: runs of one seed share their weights to
-// start from and the order of the data, which cancels in the difference.
+// Differences between methods and a reference method, paired by seed. Runs with the same seed share their
+// initial weights and the order of the data, so the variation from these cancels in the difference.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,23 @@
 
 namespace tensorion::lab {
 
-// Of the test accuracy of the last epoch, a fraction: the method's minus the reference's.
+// The test accuracy of the method minus that of the reference after the last epoch, as a fraction.
 struct PairedDifference {
   std::string method;
-  int64_t pairs = 0;  // seeds of which neither run diverged
-  double mean = 0;    // NaN without pairs
-  // The 95 % confidence interval of the mean by Student's t distribution; NaN for fewer than two pairs.
+  int64_t pairs = 0;  // number of seeds for which neither run diverged
+  double mean = 0;    // NaN if there are no pairs
+  // The 95 % confidence interval of the mean from Student's t distribution. NaN if there are fewer than two
+  // pairs.
   double low = 0;
   double high = 0;
 };
 
-// For each method other than the reference, in the order in which they first occur.
+// Returns one difference for each method other than the reference, in the order in which the methods first
+// occur.
 std::vector<PairedDifference> paired_differences(const std::vector<RunSummary>& runs,
                                                  const std::string& reference);
 
-// The 97.5 % quantile of Student's t distribution with `degrees` >= 1 degrees of freedom.
+// Returns the 97.5 % quantile of Student's t distribution with `degrees` >= 1 degrees of freedom.
 double t_quantile(int64_t degrees);
 
 ResultTable difference_table(const std::vector<PairedDifference>& differences, const std::string& reference);

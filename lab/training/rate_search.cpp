@@ -43,7 +43,7 @@ class Search {
   Search(const DatasetSplits& data, const RateSearchOptions& options, RunOptions run_options)
       : data_(data), options_(options), run_options_(std::move(run_options)) {}
 
-  // Sets each configuration's rate to the best of the grid.
+  // Sets the rate of each configuration to the best value of the grid.
   std::vector<GridResult> search(const std::vector<RunConfig*>& configs, Rate rate,
                                  const std::vector<double>& grid) {
     std::vector<RunConfig> runs;
@@ -89,8 +89,8 @@ class Search {
     return result;
   }
 
-  // If the second grid has the fallback_lr with which the first one found the best lr, that run is not
-  // repeated.
+  // If the second grid contains the fallback_lr with which the first grid found the best lr, that run is
+  // reused instead of repeated.
   void reuse(const RunConfig& config, Rate rate, const std::vector<double>& grid) {
     const double own = value_of(config, rate);
     if (rate == Rate::kLr || std::find(grid.begin(), grid.end(), own) == grid.end()) return;
@@ -109,13 +109,13 @@ class Search {
       accuracies_[summary.identity.label] =
           last == nullptr ? std::nullopt : std::optional(last->test_accuracy);
     }
-    run_options_.resume = true;  // the folder has runs of the search by now
+    run_options_.resume = true;  // the folder now contains runs of the search
   }
 
   const DatasetSplits& data_;
   const RateSearchOptions& options_;
   RunOptions run_options_;
-  std::map<std::string, std::optional<double>> accuracies_;  // by label; none if the run diverged
+  std::map<std::string, std::optional<double>> accuracies_;  // by label; empty if the run diverged
 };
 
 }  // namespace
@@ -196,7 +196,7 @@ ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-// The chosen value under `name`, and how it was chosen.
+// Returns an object with the chosen value under `name` and the results that led to the choice.
 ordered_json to_json(const GridResult& result, const std::string& name) {
   auto accuracies = ordered_json::array();
   for (const auto& accuracy : result.accuracies) accuracies.push_back(or_null(accuracy));

@@ -19,7 +19,7 @@
 namespace tensorion::lab {
 namespace {
 
-constexpr std::chrono::milliseconds kPoll{500};  // between looks at the runs of other processes
+constexpr std::chrono::milliseconds kPoll{500};  // interval between checks of the runs of other processes
 
 class Runs {
  public:
@@ -33,7 +33,7 @@ class Runs {
   std::vector<RunSummary> run(const DatasetSplits& data) {
     check_runs(configs_, data, options_, name_);
     while (!all_done()) {
-      bool waits = true;  // for other processes: none of the runs that are left is free
+      bool waits = true;  // true if other processes are doing all remaining runs
       for (current_ = 0; current_ < configs_.size(); ++current_) {
         if (!done_[current_] && try_run(data)) waits = false;
       }
@@ -46,7 +46,7 @@ class Runs {
   }
 
  private:
-  // Does the current run, unless another process is doing it.
+  // Does the current run and returns true, unless another process is doing it.
   bool try_run(const DatasetSplits& data) {
     const auto& config = configs_[current_];
     auto options = options_;
@@ -74,8 +74,8 @@ class Runs {
     if (options_.interrupted()) throw Interrupted("stopped while other processes are at work");
   }
 
-  // Writes what the folder has of all runs that are over: first those of earlier calls and of other
-  // processes, then those of this one in the order of their configurations.
+  // Writes the metrics and summaries of all finished runs in the folder. The runs of earlier calls and of
+  // other processes come first, followed by the runs of this process in the order of their configurations.
   void record() const {
     const FolderLock lock(options_.folder, /*wait=*/true);
     std::set<std::string> own;
@@ -91,18 +91,18 @@ class Runs {
     }
     std::string all;
     for (const auto& run : runs) all += metrics_lines(run.identity, run.epochs);
-    // The summary comes first: by it other processes know whose folder this is.
+    // The summary is written first, because other processes use it to identify the results in the folder.
     write_json(options_.folder / "summary.json", to_json(compare(runs), runs));
     write_file(options_.folder / "metrics.jsonl", all);
   }
 
-  // The live table, if the terminal has room for it.
+  // Returns the live table if the terminal has room for it, otherwise null.
   Progress::Table table() const {
     if (terminal_.height() < static_cast<int>(configs_.size()) + 3) return nullptr;
     return [this](const Trainer& trainer) { return lines(trainer.state().history); };
   }
 
-  // A line for each run; `epochs` are those of the one that is running.
+  // Returns one line for each run. `epochs` are the epochs of the current run.
   std::vector<std::string> lines(const std::vector<EpochMetrics>& epochs) const {
     std::vector<TableRow> rows{
         {"run", "lr", "epoch", "train loss", "test loss", "accuracy", "best", "time", "optimizer"}};
@@ -112,7 +112,7 @@ class Runs {
       const auto count = std::to_string(own.size()) + "/" + std::to_string(configs_[i].training.epochs);
       rows.push_back(row(configs_[i], own, is_done && done_[i]->diverged ? "diverged" : count));
     }
-    // In a narrow terminal the less important columns give way: those of `kLeastImportant`, one by one.
+    // In a narrow terminal, the columns in `kLeastImportant` are removed one by one.
     constexpr size_t kLeastImportant[] = {8, 6, 1, 3, 7, 4};
     std::string alignment = "lrrrrrrrr";
     std::vector<bool> is_shown(alignment.size(), true);
@@ -173,7 +173,7 @@ class Runs {
   const RunName& name_;
   Terminal terminal_;
   size_t current_ = 0;
-  std::vector<std::optional<RunSummary>> done_;  // of `configs_`, in their order
+  std::vector<std::optional<RunSummary>> done_;  // one entry for each of `configs_`
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Several runs on the same data, one after the other. Several processes can share the work.
+// Performs several runs on the same data, one after the other. Several processes can share the runs.
 #pragma once
 
 #include <filesystem>
@@ -10,29 +10,31 @@
 
 namespace tensorion::lab {
 
-// Names a run. Its subfolder has this name, too.
+// Returns the name of a run. The subfolder of the run has the same name.
 using RunName = std::function<std::string(const RunConfig&)>;
-// "sgd-seed0".
+// Returns a name such as "sgd-seed0".
 std::string seed_name(const RunConfig& config);
 
-// Throws, before anything is written, if the folder or that of one of the runs belongs to other results:
-// see check_owner.
+// Throws before anything is written if the folder or the subfolder of a run belongs to other results. See
+// check_owner.
 void check_folders(const std::vector<RunConfig>& configs, const RunOptions& options,
                    const RunName& name = seed_name);
 
-// Throws what run_all would throw about the runs, before anything is written: see check_run.
+// Throws the errors that run_all would throw about the runs, before anything is written. See check_run.
 void check_runs(const std::vector<RunConfig>& configs, const DatasetSplits& data, const RunOptions& options,
                 const RunName& name = seed_name);
 
-// Each run has a subfolder of `options.folder`, which itself gets the metrics.jsonl and summary.json of all
-// runs that are over, those from earlier calls on the same folder included. All folders are checked before
-// anything is written. A terminal shows a live table. The other runs go on if one diverges. A run that
-// another process is doing is left to that process; if the process ends too early, this one takes the run
-// over. Returns the summaries of `configs`, in their order, when all of them are over.
+// Each run has a subfolder of `options.folder`. The metrics.jsonl and summary.json of `options.folder` cover
+// all finished runs, including those of earlier calls with the same folder. All folders are checked before
+// anything is written. A live table is shown on a terminal. If one run diverges, the other runs continue. If
+// another process is doing a run, this function does not repeat the run. If that process ends before the run
+// is finished, this process takes over the run. Returns the summaries of `configs` in the same order, once
+// all runs are finished.
 std::vector<RunSummary> run_all(const std::vector<RunConfig>& configs, const DatasetSplits& data,
                                 const RunOptions& options, const RunName& name = seed_name);
 
-// The runs in a folder that are over, as its summary.json lists them; none if there is no such file.
+// Returns the finished runs that are listed in the summary.json of a folder. The result is empty if there is
+// no such file.
 std::vector<RunSummary> recorded_runs(const std::filesystem::path& folder);
 
 }  // namespace tensorion::lab

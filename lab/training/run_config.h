@@ -1,4 +1,5 @@
-// Everything that determines a run: the same configuration gives the same weights and metrics, bit for bit.
+// The configuration of a run, which determines its result: the same configuration gives the same weights and
+// metrics, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -21,45 +22,49 @@ struct RunConfig {
   std::string model = "resnet18";
   double width = 1;
   std::vector<int64_t> depths = {};
-  std::string stem = "auto";  // of a ResNet: cifar, imagenet, auto: cifar for pictures of up to 64 pixels
-  std::string weights = {};   // a safetensors file to start from; empty: fresh weights
+  // Stem of a ResNet: cifar, imagenet or auto. auto chooses cifar for images of up to 64 pixels.
+  std::string stem = "auto";
+  std::string weights = {};  // safetensors file with the initial weights; if empty, they are random
 
   std::string optimizer = "tensorion";
-  std::string label = {};                    // its name in a comparison, if that has several of one optimizer
-  bool grid = false;                         // whether it is one of a search for learning rates
-  std::vector<std::string> deviations = {};  // how an experiment of the paper differs from the paper
+  // Name in a comparison that uses the same optimizer several times.
+  std::string label = {};
+  bool grid = false;                         // true for a run of a learning-rate search
+  std::vector<std::string> deviations = {};  // deviations from the paper's experiment
   TensorionOptions optimizer_options = default_options("tensorion");
 
   TrainerOptions training = {};
   int64_t batch_size = 128;
   bool channels_last = true;
-  int64_t seed = 0;     // of the weights, the order of the data and its augmentation
-  int64_t threads = 1;  // of torch
-  int64_t workers = 0;  // threads that make batches; 0: one, and as many as `threads` to decode files
+  int64_t seed = 0;     // for the weights, the order of the data and the augmentation
+  int64_t threads = 1;  // number of threads of torch
+  // Number of threads that prepare batches. 0 means one thread for images in memory, and `threads` for image
+  // files.
+  int64_t workers = 0;
 };
 
-// The label, or else the optimizer.
+// Returns the label, or the optimizer if there is no label.
 const std::string& method_name(const RunConfig& config);
 
-// The options that determine the run under the names of the command line (with _ for -).
+// Returns the options that determine the run. Keys are the names on the command line with _ instead of -.
 nlohmann::ordered_json to_json(const RunConfig& config);
 
-// Whether a key of a run's config.json is not an option, but a record of what the run found, such as the
+// Returns true if a key of config.json is not an option but a property that the run recorded, such as the
 // number of samples.
 bool is_recorded(const std::string& key);
 
-// The data set that the run needs, in the size of pictures that its model is made for.
+// Loads the data set of the run with the image size that the model expects.
 DatasetSplits load_data(const RunConfig& config);
 
-// The model with the weights to start from, on torch's generator seeded anew.
-// If the head of a file of weights was drawn anew, `new_head` says so.
+// Seeds torch's generator and returns the model with its initial weights. If the weights come from a file and
+// the head was initialized randomly, `new_head` describes this.
 Model make_model(const RunConfig& config, const DatasetSplits& data, std::string* new_head = nullptr);
 
-// What the run is tested on: the test set, or in a search the samples that are held out for it, if there are
-// any.
+// Returns the data on which the run is tested: the test set or, in a learning-rate search, the validation
+// samples if there are any.
 const Dataset& test_split(const RunConfig& config, const DatasetSplits& data);
 
-// The batches to train on and to test on.
+// Return the loaders of the training and the test batches.
 DataLoader train_loader(const RunConfig& config, const DatasetSplits& data);
 DataLoader test_loader(const RunConfig& config, const DatasetSplits& data);
 

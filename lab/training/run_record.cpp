@@ -41,7 +41,7 @@ ordered_json preprocessing(const DatasetSplits& data) {
 
 ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
   auto out = to_json(config);
-  auto folder = data.folder;  // empty for data that was made in memory
+  auto folder = data.folder;  // empty if the data was created in memory
   if (!folder.empty()) folder = std::filesystem::absolute(folder).lexically_normal();
   if (!is_utf8(folder.string())) throw FileError(shortened(folder.string()), "expected a name in UTF-8");
   for (const auto& name : data.classes) {
@@ -58,17 +58,18 @@ ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
   return out;
 }
 
-// In the order in which options are written: a derived one comes after the one that it derives from.
+// Options are compared in the order in which they are written. A derived option comes after the option from
+// which it is derived, so the error names the latter.
 void check_same(const std::filesystem::path& folder, const json& begun, const ordered_json& now) {
   const auto defaults = to_json(RunConfig{});
   for (const auto& [key, value] : now.items()) {
-    if (key == "data" || key == "device") continue;  // a run may go on elsewhere
-    if (key == "deviations") continue;               // words, which may be improved
+    if (key == "data" || key == "device") continue;  // a run may be resumed elsewhere
+    if (key == "deviations") continue;               // the wording may change
     const auto before = begun.find(key);
     if (before != begun.end() && *before == json(value)) continue;
     const bool is_new = key == "data_fingerprint" || key == "class_names" || key == "preprocessing";
     const bool is_default = defaults.contains(key) && defaults.at(key) == value;
-    // The run was begun before these were recorded, or before there was the option.
+    // The run was started before these properties were recorded or before the option existed.
     if (before == begun.end() && (is_new || is_default)) continue;
     const std::string was = before == begun.end() ? "nothing" : shortened(before->dump());
     TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",

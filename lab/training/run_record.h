@@ -1,4 +1,4 @@
-// What config.json says of a run: its options, and the data that it was given.
+// The contents of config.json: the options of a run and a description of its data.
 #pragma once
 
 #include <filesystem>
@@ -10,16 +10,17 @@
 
 namespace tensorion::lab {
 
-// The options under the names of the command line, and what was found of the data: where it is, how many
-// samples and classes, its fingerprint, the names of the classes, and how pictures are prepared.
+// Returns the options under their names on the command line and a description of the data: its location, the
+// numbers of samples and classes, its fingerprint, the names of the classes, and the preprocessing of images.
 nlohmann::ordered_json describe(const RunConfig& config, const DatasetSplits& data);
 
-// Throws if the run in the folder was begun otherwise: the error names the first option that differs. The
-// data may have moved.
+// Throws if the run in the folder was started with other options. The error names the first option that
+// differs. The location of the data may differ.
 void check_same(const std::filesystem::path& folder, const nlohmann::json& begun,
                 const nlohmann::ordered_json& now);
 
-// What a file of weights says about itself: the model, the names of the classes, how pictures are prepared.
+// Returns the metadata of a weight file: the model, the names of the classes, and the preprocessing of
+// images.
 Metadata weights_metadata(const nlohmann::ordered_json& described);
 
 }  // namespace tensorion::lab

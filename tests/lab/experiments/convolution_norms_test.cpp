@@ -11,7 +11,8 @@ namespace {
 
 using tensorion::testing::gaussian;
 
-// The parameter is the largest number of elements for which the relaxed norm is certified: none, or all here.
+// The parameter is the largest number of elements for which the relaxed norm is certified. Its values certify
+// either none or all of the kernels in these tests.
 class KernelNorms : public ::testing::TestWithParam<int64_t> {
  protected:
   std::vector<ConvolutionNorms> norms_of(const std::map<std::string, at::Tensor>& kernels) const {

@@ -9,7 +9,7 @@ namespace {
 
 const Preset& cifar10() { return comparison_presets().front(); }
 
-// The runs of some of the preset's methods at the paper's scale.
+// Returns the runs of the named methods of the preset at the scale of the paper.
 std::vector<RunConfig> paper_configs(const std::vector<std::string>& names) {
   RunConfig common;
   common.dataset = "cifar10";

@@ -38,13 +38,13 @@ TEST(MinimizeQuotient, EveryOptimizerFindsTheEigenvalue) {
     EXPECT_EQ(run.points.back().step, 400);
     EXPECT_GT(run.points.front().error, 1) << optimizer;
     EXPECT_LT(run.final_error(), 1e-3) << optimizer;
-    // The error of the quotient is of second order in that of the vector.
+    // The error of the quotient is of second order in the error of the vector.
     EXPECT_GT(run.points.back().residual, run.final_error()) << optimizer;
     EXPECT_LT(run.points.back().residual, run.points.front().residual) << optimizer;
   }
 }
 
-// Compares with one step of plain SGD by hand.
+// Compares with one step of plain SGD that is computed directly.
 TEST(MinimizeQuotient, TakesTheStepOfTheOptimizer) {
   const auto run = minimize_quotient({3, 5, 2}, {"sgd", 1, 1e-3, 4}, {});
   auto train = random_train(3, 5, 2, 4, at::kDouble);
@@ -81,7 +81,8 @@ TEST(SweepRates, SelectsTheSmallestGeometricMean) {
   EXPECT_FALSE(diverged.is_best_at_edge());
 }
 
-// A run whose error is known: the best learning rate is the one nearest to `best` on a logarithmic scale.
+// Returns a run whose error is smallest at the learning rate that is closest to `best` on a logarithmic
+// scale.
 LaplaceRun run_with_optimum(const LaplaceRunKey& key, double best) {
   const double error = 1e-3 * (1 + std::abs(std::log(key.lr / best)));
   return {.key = key, .points = {{.step = key.steps, .error = error, .residual = error, .seconds = 1}}};
@@ -97,7 +98,7 @@ TEST(SweepRates, ExtendsTheGridWhileTheBestIsAtItsEdge) {
   EXPECT_TRUE(sweep(1e-3, 0).extended.empty());
   EXPECT_TRUE(sweep(1e-3, 0).is_best_at_edge());
 
-  const auto below = sweep(1e-3, 5);  // 1e-3 is the best, and 1e-4 shows it
+  const auto below = sweep(1e-3, 5);  // 1e-3 is the best rate; 1e-4 is tried to confirm this
   ASSERT_EQ(below.extended.size(), 2U);
   EXPECT_NEAR(below.extended[0], 1e-3, 1e-15);
   EXPECT_NEAR(below.extended[1], 1e-4, 1e-16);

@@ -19,7 +19,7 @@ at::Tensor dense(const TensorTrain& train) {
   return x.flatten();
 }
 
-// The n^d x n^d matrix by Kronecker products.
+// Builds the n^d x n^d matrix from Kronecker products.
 at::Tensor dense_laplacian(int64_t d, int64_t n) {
   const auto eye = at::eye(n, at::kDouble);
   const auto off = at::ones({n - 1}, at::kDouble);
@@ -33,7 +33,7 @@ at::Tensor dense_laplacian(int64_t d, int64_t n) {
   return sum;
 }
 
-// The product of sines in a train of rank 2 whose second term is none.
+// Returns the product of sines as a train of rank 2 whose second term is zero.
 TensorTrain eigenvector(int64_t d, int64_t n) {
   auto train = random_train(d, n, 2, 5, at::kDouble);
   const auto sine =
@@ -66,7 +66,7 @@ TEST(TensorTrain, NormIsThatOfTheTensor) {
     auto train = random_train(d, n, rank, 3, at::kDouble);
     const double expected = at::linalg_vector_norm(dense(train)).item<double>();
     EXPECT_NEAR(norm(train), expected, 20 * kEps * expected);
-    // x - x: what is left is rounding, not its square root.
+    // The norm of x - x is of the order of the rounding error, not of its square root.
     auto twice = train;
     if (d > 1) {
       for (size_t k = 0; k < twice.size(); ++k) {
@@ -126,7 +126,7 @@ TEST(Laplacian, SmallestEigenvalueIsThatOfTheDenseOperator) {
   }
 }
 
-// In sizes that no memory holds: 64^20.
+// Includes sizes for which a dense vector would not fit into memory, such as 64^20.
 TEST(Laplacian, TheProductOfSinesHasTheEigenvalueAndNoResidual) {
   for (const auto& [d, n] : std::vector<std::pair<int64_t, int64_t>>{{3, 8}, {10, 32}, {20, 64}}) {
     const auto train = eigenvector(d, n);

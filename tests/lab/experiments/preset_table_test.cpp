@@ -5,7 +5,7 @@
 namespace tensorion::lab {
 namespace {
 
-// A run with the settings of the paper, as in the preset cifar10.
+// Returns a run with the settings of the paper, as in the preset cifar10.
 RunConfig paper_config() {
   RunConfig config;
   config.dataset = "cifar10";

@@ -1,4 +1,4 @@
-// The presets hold what the paper's tables say, value by value. The tables are copied here from the paper.
+// Tests that the presets agree with the tables of the paper, which are copied here.
 #include "lab/experiments/presets.h"
 
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 namespace tensorion::lab {
 namespace {
 
-// Tables "hyperparameters" and "main": method, schedule, learning rate, weight decay; accuracy, its
-// deviation, loss, its deviation, or "-" if the paper has no table of them.
+// Tables "hyperparameters" and "main". The columns are method, schedule, learning rate, weight decay,
+// accuracy and its deviation, loss and its deviation. A result is "-" if the paper does not report it.
 const std::map<std::string, std::string> kTables{
     {"cifar10",
      "SGD-M   multistep 0.075 0.0005 94.1 0.13 0.25 0.02\n"
@@ -36,7 +36,7 @@ const std::map<std::string, std::string> kTables{
      "AdamW   cosine 0.0001 0.0005 -\n"
      "T-SGD   cosine 0.0005 0.0005 -\n"
      "T-AdamW cosine 0.0001 0.0005 -\n"},
-    // Tables "tau-ablation-epoch25" and "tau-ablation-lr"; the paper does not name the decay.
+    // Tables "tau-ablation-epoch25" and "tau-ablation-lr". The paper does not specify the weight decay.
     {"ablation",
      "{1}     constant 0.01 0.0005 90.67 0.32 0.424 0.026\n"
      "{2}     constant 0.001 0.0005 90.62 0.44 0.404 0.024\n"
@@ -51,10 +51,11 @@ const std::map<std::string, std::string> kTables{
      "AdamW   constant 0.0005 0.0005 86.04 1.05 0.507 0.041\n"},
 };
 
-// What the text of the paper says of each experiment at its own scale.
+// The settings of each experiment according to the text of the paper.
 const std::map<std::string, std::map<std::string, std::string>> kRuns{
     {"cifar10", {{"--dataset", "cifar10"}, {"--model", "resnet18"}, {"--epochs", "200"}}},
-    // Milestones and gamma: mmpretrain's configs/_base_/schedules for CIFAR-100, which the paper cites.
+    // The milestones and gamma are those of mmpretrain's configs/_base_/schedules for CIFAR-100, which the
+    // paper cites.
     {"cifar100",
      {{"--dataset", "cifar100"},
       {"--model", "resnet34"},
@@ -72,7 +73,7 @@ const std::map<std::string, std::map<std::string, std::string>> kRuns{
       {"--seeds", "0,1,2,3,4,5,6,7,8,9"}}},
 };
 
-// Those of the paper.
+// Returns the presets that are experiments of the paper.
 std::vector<Preset> all_presets() {
   auto presets = comparison_presets();
   std::erase_if(presets, [](const Preset& preset) { return preset.polar.empty(); });
@@ -118,12 +119,12 @@ TEST_P(PresetOf, IsThePapersRunAtItsScale) {
   auto values = as_map(preset.scale("paper"));
   values.merge(as_map(preset.flags));
   for (const auto& [flag, value] : kRuns.at(preset.name)) EXPECT_EQ(values.at(flag), value) << flag;
-  // Nothing is left out of the data or the model.
+  // The full data set and the full model are used.
   for (const auto* flag : {"--limit-train", "--limit-test", "--width", "--depths"})
     EXPECT_FALSE(values.contains(flag)) << flag;
 }
 
-// The paper orthogonalizes by Newton-Schulz, in the ablation by the SVD.
+// The paper uses Newton-Schulz, and the SVD in the ablation.
 TEST_P(PresetOf, ComputesPolarFactorsAsThePaperAtItsScale) {
   const auto& preset = GetParam();
   for (const auto& each : preset.methods) {

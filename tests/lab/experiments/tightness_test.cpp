@@ -9,7 +9,7 @@ namespace {
 
 using tensorion::testing::gaussian;
 
-// Against singular values of every unfolding, by hand.
+// Compares with the singular values of every unfolding, computed directly.
 TEST(Tightness, IsWhatItsDefinitionsSay) {
   const auto m = gaussian({8, 6, 3, 3}, 5, at::kDouble);
   const auto value = measure_tightness(m, 8);
@@ -29,7 +29,7 @@ TEST(Tightness, IsWhatItsDefinitionsSay) {
   EXPECT_EQ(value.balanced, (Modes{0, 2}));
   const double balanced = at::linalg_svdvals(unfold(m, {0, 2})).sum().item<double>();
   EXPECT_NEAR(value.gap, 1 - balanced / largest, 1e-12);
-  // The oracle's answer is on the relaxed norm's unit sphere.
+  // The solution of the oracle has relaxed norm 1.
   EXPECT_NEAR(value.relaxed_lower, 1, 1e-12);
   EXPECT_NEAR(value.relaxed_upper, 1, 1e-12);
   EXPECT_LE(value.spectral, 1 + 1e-12);
@@ -37,7 +37,7 @@ TEST(Tightness, IsWhatItsDefinitionsSay) {
 }
 
 TEST(Tightness, AMomentumWhoseBestUnfoldingIsNotTheBalancedOne) {
-  // Of rank one when balanced.
+  // The balanced unfolding of this momentum has rank one.
   const auto low = fold(at::matmul(gaussian({12, 1}, 8, at::kDouble), gaussian({1, 12}, 9, at::kDouble)),
                         {0, 2}, {4, 4, 3, 3});
   const auto value = measure_tightness(low, 4);
@@ -60,7 +60,7 @@ TEST(Tightness, TheTableComparesWidthAndHeight) {
   const auto row = tightness_table({measure_tightness(kernel, 1)}).rows.back();
   EXPECT_EQ(row[0], "||M_{1,4}||_* / ||M_{1,3}||_* - 1");
   EXPECT_NEAR(std::stod(row[1]), expected, 5.1e-5);
-  // Transposing the kernel's windows exchanges the two.
+  // Transposing height and width exchanges the two norms.
   const auto transposed = tightness_table({measure_tightness(kernel.transpose(2, 3).contiguous(), 1)});
   EXPECT_NEAR(std::stod(transposed.rows.back()[1]), 1 / (1 + expected) - 1, 5.1e-5);
 }
