@@ -221,7 +221,7 @@ A = torch.eye(3)
         (
             lambda: tensorion.polar(A, ns_coefficients=(1, "2", 3)),
             TypeError,
-            "of numbers or a sequence of such rows",
+            "of numbers, or a sequence of such rows",
         ),
         (
             lambda: tensorion.polar(A, ns_coefficients=3),
