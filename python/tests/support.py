@@ -1,11 +1,21 @@
 """Helpers for several test files: independent references in double precision, tolerances, and inputs."""
 
+import importlib.util
 import math
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+
+
+def load_script(path):
+    """Import a script that is not part of a package."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def gaussian(shape, seed, dtype=torch.float32):

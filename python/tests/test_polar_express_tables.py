@@ -1,15 +1,13 @@
 """The generator of the Polar Express polynomials reproduces the published ones for their interval."""
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 import torch
+from support import load_script
 
 ROOT = Path(__file__).parents[2]
-spec = importlib.util.spec_from_file_location("generator", ROOT / "scripts/make_polar_express_tables.py")
-generator = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(generator)
+generator = load_script(ROOT / "scripts/make_polar_express_tables.py")
 
 # Amsel et al., arXiv 2505.16932.
 PUBLISHED = [

@@ -1,13 +1,12 @@
 """The figures of docs/math.md: the script runs, and what it draws is what the library computes."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
-from support import gaussian
+from support import gaussian, load_script
 
 import tensorion
 
@@ -16,10 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "make_math_figures.py"
 
 @pytest.fixture(scope="module")
 def figures():
-    spec = importlib.util.spec_from_file_location("make_math_figures", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Training survives kills, a full disk and damaged files: its result is that of an undisturbed run."""
 
 import contextlib
-import importlib.util
 import os
 import random
 import resource
@@ -12,6 +11,7 @@ import subprocess
 import pytest
 import tiny_training
 from program import PROGRAM, ROOT, files, read_json_lines, run
+from support import load_script
 from tiny_training import assert_same_results, stuck_after_an_epoch, without_times, write_cifar10
 
 LAPLACE = ["laplace", "--problems", "3x4x2", "--optimizers", "adam,tensorion", "--lrs", "0.01,0.1", "--steps", "3"]
@@ -39,9 +39,7 @@ def train(folder):
 
 def test_run_killed_at_random_moments_has_the_same_result(tmp_path):
     # `scripts/kill_test.py --kills 50` is a longer version of this test.
-    spec = importlib.util.spec_from_file_location("kill_test", ROOT / "scripts" / "kill_test.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load_script(ROOT / "scripts" / "kill_test.py")
     kills = int(os.environ.get("TENSORION_KILLS", "6"))
     counts = script.kill_test(tmp_path, kills, epochs=2)
     assert counts["kills"] == kills

@@ -1,22 +1,19 @@
 """`benchmarks/laplace_spectrum.py`, which explains the results of `tensorion laplace`."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from program import read_json_lines, run
+from support import load_script
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "laplace_spectrum.py"
 
 
 @pytest.fixture(scope="module")
 def script():
-    spec = importlib.util.spec_from_file_location("laplace_spectrum", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 def test_errors_by_frequency_are_those_of_the_dense_tensor(script):
