@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tensorion/core/gemm.h"
 #include "tensorion/core/precision.h"
 #include "tensorion/core/scratch_arena.h"
 #include "tensorion/polar/polar_factor.h"
@@ -43,7 +44,8 @@ at::Tensor combined_polynomial(at::Tensor r, const Coefficients& schedule, size_
 at::Tensor product(const at::Tensor& q, const at::Tensor& x) {
   if (x.dim() != 2) return at::matmul(q, x);
   auto out = scratch(x.sizes(), x.options());
-  return at::mm_out(out, q, x);
+  gemm_out(out, q, x);
+  return out;
 }
 
 at::Tensor replace_zero_by_one(const at::Tensor& scale) {

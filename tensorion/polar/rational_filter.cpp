@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "tensorion/core/gemm.h"
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
 #include "tensorion/polar/symmetric.h"
@@ -48,7 +49,7 @@ at::Tensor product(at::Tensor q, const at::Tensor& a) {
   mirror_lower_(q);
   auto x =
       a.is_contiguous() ? scratch(a.sizes(), a.options()) : scratch({a.size(1), a.size(0)}, a.options()).mT();
-  at::mm_out(x, q, a);
+  gemm_out(x, q, a);
   return x;
 }
 

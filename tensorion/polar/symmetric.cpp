@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 
+#include "tensorion/core/gemm.h"
 #include "tensorion/core/mkl_single_thread_guard.h"
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
@@ -94,13 +95,9 @@ void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tens
     const auto part = [&](const at::Tensor& x) {
       return x.narrow(0, first, m - first).narrow(1, first, last - first);
     };
-    auto target = part(out);
-    const auto l = left.narrow(0, first, m - first), r = right.narrow(1, first, last - first);
-    if (beta == 0 && alpha == 1) {
-      at::mm_out(target, l, r);
-    } else {
-      at::addmm_out(target, c.defined() ? part(c) : target, l, r, beta, alpha);
-    }
+    const auto target = part(out);
+    if (beta != 0) target.copy_(part(c));
+    gemm_out(target, left.narrow(0, first, m - first), right.narrow(1, first, last - first), alpha, beta);
     if (mirrored) mirror_columns(out, first, last);  // The panel is still in the cache.
   });
 }
@@ -123,15 +120,23 @@ at::Tensor symmetric_product(const at::Tensor& left, const at::Tensor& right, do
   return out;
 }
 
+// Returns x, or a copy whose rows are contiguous if oneDNN would otherwise copy every panel of x.
+at::Tensor with_contiguous_rows(const at::Tensor& x) {
+  if (x.dim() != 2 || x.is_contiguous() || !uses_onednn(x)) return x;
+  return scratch(x.sizes(), x.options()).copy_(x);
+}
+
 // Returns the sum of product(piece) over pieces of the columns of a (..., m, n). The pieces are added in
 // double precision, because a sum of ten million squares in single precision has an error of one percent.
 template <typename Product>
 at::Tensor sum_over_columns(const at::Tensor& a, const Product& product) {
   const int64_t n = a.size(-1);
-  if (n <= kLongestSum || !a.is_cpu() || a.scalar_type() == at::kDouble) return product(a);
+  if (n <= kLongestSum || !a.is_cpu() || a.scalar_type() == at::kDouble)
+    return product(with_contiguous_rows(a));
   at::Tensor total;
   for (int64_t first = 0; first < n; first += kLongestSum) {
-    const auto part = product(a.narrow(-1, first, std::min(kLongestSum, n - first)));
+    const auto piece = a.narrow(-1, first, std::min(kLongestSum, n - first));
+    const auto part = product(with_contiguous_rows(piece));
     if (!total.defined()) total = scratch(part.sizes(), part.options().dtype(at::kDouble)).zero_();
     total.add_(part);
   }
