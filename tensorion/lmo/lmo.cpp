@@ -71,7 +71,7 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
   LmoResult result;
   double upper = 0;
   if (unfolding.is_online() && m.numel() > 0) {
-    auto [winner, others, solved] = select_unfolding(input, family);
+    auto [winner, others, solved] = select_unfolding(input, Comparison::kBounds, family);
     const double search_upper = winner.estimator.bounds().upper;
     const auto factor = factor_of(winner, polar);
     result.x = winner.fold(factor.x).clone();
@@ -105,7 +105,7 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
 Direction lmo_direction(const at::Tensor& m, const UnfoldingStrategy& unfolding, const PolarOptions& polar) {
   const NoAutocastGuard no_autocast;
   if (unfolding.is_online() && m.numel() > 0) {
-    auto winner = select_unfolding(avoid_overflow(m).m).winner;
+    auto winner = select_unfolding(avoid_overflow(m).m, Comparison::kEstimates).winner;
     return {winner.fold(direction_of(winner, polar)), winner.unfolding};
   }
   auto chosen = unfolding.choose(m.sizes());

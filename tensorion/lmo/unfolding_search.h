@@ -46,9 +46,16 @@ struct Selection {
   int64_t solved = 0;  // number of unfoldings whose Gram matrix was computed
 };
 
+// How nearly equal nuclear norms are compared.
+enum class Comparison {
+  kBounds,     // by bounds, and finally by eigenvalues in double precision
+  kEstimates,  // by the middle of the bounds, whose errors nearly cancel in a difference: several times as
+               // fast
+};
+
 // Returns the unfolding of the family with the largest nuclear norm, or the first candidate if the tensor is
-// zero. Unfoldings are ruled out by heuristic bounds (see LogDetBounds). Nearly equal ones are compared by
-// eigenvalues in double precision. Ties go to the first in the order of `unfoldings`.
-Selection select_unfolding(const at::Tensor& m, const Family& family = {});
+// zero. Unfoldings are ruled out by heuristic bounds (see LogDetBounds). Ties go to the first in the order of
+// `unfoldings`. With kEstimates, norms that differ by less than a thousandth may count as tied.
+Selection select_unfolding(const at::Tensor& m, Comparison comparison, const Family& family = {});
 
 }  // namespace tensorion

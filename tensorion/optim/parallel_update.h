@@ -25,16 +25,16 @@ inline UpdateCost estimate_cost(at::IntArrayRef shape, const UnfoldingStrategy& 
   const auto unfolding = strategy.choose(shape);
   const int64_t m = std::min(unfolding.rows(), unfolding.cols());
   const int64_t n = std::max(unfolding.rows(), unfolding.cols());
-  // "balanced" needs the unfolding, the Gram matrix and two inverses. "online" keeps two unfoldings, and nine
-  // m x m matrices: their Gram matrices and factors.
-  const int64_t memory = strategy.is_online() ? 2 * m * n + 9 * m * m : m * n + 3 * m * m;
+  // "balanced" needs the unfolding, the Gram matrix and two inverses. "online" needs the
+  // Gram matrices and three factors each of two unfoldings, of which the second is also formed in between.
+  const int64_t memory = strategy.is_online() ? 5 * m * m + std::max(3 * m * m, m * n) : m * n + 3 * m * m;
   return {m * n, memory, static_cast<double>(m) * m * (n + m)};
 }
 
 // The scratch memory that a step may use, as a multiple of the largest unfolding. The update of that tensor
 // alone needs as much.
 inline int64_t scratch_budget_factor(const UnfoldingStrategy& strategy) {
-  return strategy.is_online() ? 11 : 5;
+  return strategy.is_online() ? 8 : 5;
 }
 
 // Minimum scratch budget in elements (16 MiB in fp32); too small to matter.

@@ -19,6 +19,9 @@ namespace {
 // The maximum number of filters that are applied in sequence before the method switches to double precision.
 constexpr int kMaxPasses = 4;
 
+// The pole that the rational filter adds to the first two. Its factor is the cheapest to do without.
+constexpr size_t kThirdPole = 2;
+
 // Returns the input in the dtype of the computation, transposed if m > n.
 at::Tensor to_wide(const at::Tensor& a) { return (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a)); }
 
@@ -75,6 +78,7 @@ bool NuclearNormEstimator::refine() {
   if (!log_det_bounds_) log_det_bounds_.emplace(gram, trace_error(gram));
   auto& log_det_bounds = *log_det_bounds_;
   if (log_det_bounds.exhausted(gram)) return true;
+  if (refinements_ > 1) factors_.erase(kThirdPole);  // frees memory for the next factorizations
   if (log_det_bounds.refine(gram, is_part_ ? nullptr : &factors_)) {
     tighten(log_det_bounds.bounds());
     heuristic_bounds_ = log_det_bounds.heuristic_bounds();
@@ -100,6 +104,12 @@ NuclearNormEstimator NuclearNormEstimator::partial_trace(at::IntArrayRef sizes,
   return part;
 }
 
+void NuclearNormEstimator::release_input() {
+  if (gram_ && a_.defined()) trace_error(*gram_);  // needs the input
+  input_.reset();
+  a_.reset();
+}
+
 void NuclearNormEstimator::release() {
   input_.reset();
   a_.reset();
@@ -109,13 +119,13 @@ void NuclearNormEstimator::release() {
 }
 
 void NuclearNormEstimator::restore(const at::Tensor& a) {
-  TORCH_INTERNAL_ASSERT(released_);
+  TORCH_INTERNAL_ASSERT(!has_input());
   released_ = false;
   input_ = a;
   if (!gram_) return;
   a_ = to_wide(a);
   if (exponent_ != 0) a_ = scale_by_power_of_two(a_, -exponent_);
-  gram_->matrix = lower_gram(a_);
+  if (!gram_->matrix.defined()) gram_->matrix = lower_gram(a_);
 }
 
 // Replaces all bounds. An error of spectral norm d in the Gram matrix changes its eigenvalues by at most d,

@@ -48,10 +48,14 @@ class NuclearNormEstimator {
   // estimator uses log-determinants only, and has no polar factor.
   NuclearNormEstimator partial_trace(at::IntArrayRef sizes, const std::vector<bool>& kept);
 
+  // Frees the input. Call restore() with the same matrix before matrix(), factor(), or a refine() that needs
+  // eigenvalues.
+  void release_input();
   // Frees the memory of all matrices and keeps the bounds. Call restore() with the same matrix before
   // refine(), partial_trace(), matrix() or factor().
   void release();
   bool is_released() const { return released_; }
+  bool has_input() const { return input_.defined(); }
   void restore(const at::Tensor& a);
 
  private:
