@@ -188,7 +188,7 @@ RawSplit hold_out(RawSplit& train, const DatasetOptions& options) {
   const int64_t count = *options.validation > 0 ? *options.validation : std::max<int64_t>(1, used / 10);
   TORCH_CHECK_VALUE(count < total, "[tensorion.data] --validation must be less than ", total,
                     ", the number of training samples, got ", count);
-  // The seed must differ from that of limit_train, or both would choose the same samples.
+  // The seed must differ from the seed of limit_train, or both would choose the same samples.
   const auto chosen = balanced_subset(train.labels, count, options.subset_seed + 1);
   std::vector<int64_t> others;
   for (int64_t i = 0, next = 0; i < total; ++i) {

@@ -35,7 +35,7 @@ struct Folders {
 };
 
 void check(const lab::RawSplits& splits, int64_t classes) {
-  fuzz::expect(static_cast<int64_t>(splits.classes.size()) == classes, "not so many classes");
+  fuzz::expect(static_cast<int64_t>(splits.classes.size()) == classes, "a wrong number of classes");
   for (const auto* samples : {&splits.train, &splits.test}) {
     fuzz::expect(samples->pixels.size(0) == static_cast<int64_t>(samples->labels.size()),
                  "labels and images");

@@ -1,4 +1,4 @@
-"""Training survives kills, a full disk and damaged files: its result is that of an undisturbed run."""
+"""Training survives kills, a full disk and damaged files: the result equals the result of an undisturbed run."""
 
 import contextlib
 import os

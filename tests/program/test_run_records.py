@@ -88,7 +88,7 @@ def test_error_names_broken_png(tmp_path):
 
 
 def test_image_size_resizes_all_images(tmp_path):
-    """Regression: if the size was that of the first image, the other images were not resized and raised an error."""
+    """Regression: if the size was taken from the first image, the other images were not resized and raised an error."""
     write_image_folder(tmp_path / "data")
     Image.new("RGB", (40, 60)).save(tmp_path / "data" / "train" / "class9" / "5.jpg")
     flags = ["train", *IMAGE_FOLDER, "--data", tmp_path / "data", "--out", tmp_path / "run"]
