@@ -1,9 +1,9 @@
-"""Tensorion on your accelerator: correctness, time of a step beside other Muons, reads, graph capture.
+"""Checks Tensorion on your accelerator: correctness, time of a step next to other Muons, reads, and graph capture.
 
     python benchmarks/accelerator.py --device cuda [--json FILE]
 
-Other libraries are timed if they are installed (benchmarks/requirements.txt). It runs on the CPU, too, where reads
-and graphs do not exist.
+Other libraries are timed if they are installed (benchmarks/requirements.txt). The script also runs on the CPU, which
+has neither reads nor graphs.
 """
 
 import argparse
@@ -34,13 +34,13 @@ def momenta(shapes: list[tuple[int, ...]], device: torch.device) -> list[Tensor]
 
 
 def quality(a: Tensor, x: Tensor) -> float:
-    """<A, X> / (||X||_2 ||A||_*), computed on the CPU."""
+    """Return <A, X> / (||X||_2 ||A||_*), computed on the CPU."""
     a, x = a.double().cpu(), x.double().cpu()
     return float((a * x).sum() / (torch.linalg.matrix_norm(x, 2) * torch.linalg.svdvals(a).sum()))
 
 
 def check(device: torch.device) -> dict[str, float]:
-    """The worst quality of polar factors, and how far a step is from that of the CPU, relative to its size."""
+    """Return the worst quality of polar factors, and the relative difference between a step and a step on the CPU."""
     matrices = [torch.randn(96, 96), torch.randn(64, 400), workloads.momentum((64, 256), "power_law", 1)]
     worst = min(quality(a, tensorion.polar(a.to(device), "newton_schulz", ns_steps=6)) for a in matrices)
     start = workloads.momentum((32, 16, 3, 3), "gaussian", 0)
@@ -58,7 +58,7 @@ def check(device: torch.device) -> dict[str, float]:
 
 
 def steps(params: list[nn.Parameter]) -> dict[str, Step]:
-    """The steps to time, each on parameters of its own: ours, AdamW, and the Muons of other libraries if installed."""
+    """Return the steps to time, each with its own parameters: ours, AdamW, and the Muons of installed libraries."""
 
     def copies() -> list[nn.Parameter]:
         found = [nn.Parameter(param.detach().clone()) for param in params]
@@ -85,7 +85,7 @@ def steps(params: list[nn.Parameter]) -> dict[str, Step]:
 
 
 def time_steps(step: Step, device: torch.device, rounds: int) -> float:
-    """Milliseconds of a step: the median of so many."""
+    """Return the median time of `rounds` steps in milliseconds."""
     times = []
     for number in range(rounds + 2):
         synchronize(device)
@@ -98,7 +98,7 @@ def time_steps(step: Step, device: torch.device, rounds: int) -> float:
 
 
 def count_reads(step: Step, device: torch.device) -> int | None:
-    """Reads from the device in a step, as CUDA reports them."""
+    """Count the reads from the device in a step, as CUDA reports them."""
     if device.type != "cuda":
         return None
     with warnings.catch_warnings(record=True) as caught:
@@ -112,7 +112,7 @@ def count_reads(step: Step, device: torch.device) -> int | None:
 
 
 def capture(device: torch.device) -> str:
-    """Whether a step can be captured in a CUDA graph, and whether its replay does what a step does."""
+    """Capture a step in a CUDA graph, and compare its replay with a step."""
     if device.type != "cuda":
         return "not on this device"
     ends = []
@@ -139,8 +139,8 @@ def capture(device: torch.device) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", help="cuda, cuda:1, xpu, mps or cpu")
-    parser.add_argument("--width", type=int, default=64, help="of the ResNet-18 whose kernels are stepped")
-    parser.add_argument("--rounds", type=int, default=10, help="steps to time")
+    parser.add_argument("--width", type=int, default=64, help="width of the ResNet-18 whose kernels are updated")
+    parser.add_argument("--rounds", type=int, default=10, help="number of timed steps")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     device = torch.device(arguments.device)
@@ -154,7 +154,7 @@ def main() -> None:
     results["graph capture"] = capture(device)
     for key, value in results.items():
         print(f"{key:24}{value:.4f}" if isinstance(value, float) else f"{key:24}{value}")
-    print(f"\n{'kernels of ResNet-18':34}{'ms a step':>12}{'reads':>8}")
+    print(f"\n{'kernels of ResNet-18':34}{'ms per step':>12}{'reads':>8}")
     rows = {}
     for label, step in steps(params).items():
         milliseconds = time_steps(step, device, arguments.rounds)

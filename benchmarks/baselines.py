@@ -18,7 +18,7 @@ Step = Callable[[], None]
 
 
 def plain_newton_schulz(matrix: torch.Tensor, rows: list[tuple[float, float, float]]) -> torch.Tensor:
-    """Newton-Schulz as published, by full products."""
+    """Run Newton-Schulz as published, with full products."""
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
     x = x / x.norm()
@@ -44,7 +44,7 @@ def ours(params: list[torch.Tensor], unfolding: str, **options) -> Step:
 
 
 def plain(params: list[torch.Tensor], unfolding: str) -> Step:
-    """Muon in fp32 by full matrix products, on a choice of unfolding."""
+    """Return a step of Muon in fp32, with full matrix products on this unfolding."""
     buffers = [torch.zeros_like(param) for param in params]
 
     @torch.no_grad()
@@ -60,7 +60,7 @@ def plain(params: list[torch.Tensor], unfolding: str) -> Step:
 
 
 def gram_newton_schulz(params: list[torch.Tensor]) -> Step:
-    """gram-newton-schulz by its torch path, on flattened kernels."""
+    """Return a step of gram-newton-schulz, with its torch implementation, on flattened kernels."""
     from gram_newton_schulz import GramNewtonSchulz
 
     solve = GramNewtonSchulz(ns_use_kernels=False, compile_kwargs=None)
@@ -76,7 +76,7 @@ def gram_newton_schulz(params: list[torch.Tensor]) -> Step:
 
 
 def flattened(params: list[torch.Tensor]) -> list[torch.Tensor]:
-    """Views of kernels as matrices, with their gradients."""
+    """Return views of kernels as matrices, with their gradients."""
     flat = [param.detach().flatten(1).requires_grad_() for param in params]
     for view, param in zip(flat, params, strict=True):
         view.grad = param.grad.flatten(1)
@@ -84,12 +84,12 @@ def flattened(params: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def torch_muon(params: list[torch.Tensor]) -> Step:
-    """torch.optim.Muon takes matrices only: on flattened kernels, as shipped (bf16)."""
+    """Return a step of torch.optim.Muon, which accepts only matrices, on flattened kernels in bf16, its default."""
     return torch.optim.Muon(flattened(params), lr=LR, weight_decay=0.0).step
 
 
 def timm_muon(params: list[torch.Tensor]) -> Step:
-    # timm itself imports torchvision, which this module does not need: it is imported without the packages around it.
+    # timm imports torchvision, which timm.optim.muon does not need. Empty packages avoid this import.
     if "timm" not in sys.modules:
         spec = importlib.util.find_spec("timm")
         if spec is None:
@@ -104,7 +104,7 @@ def timm_muon(params: list[torch.Tensor]) -> Step:
 
 
 def with_own_gradients(optimizer: torch.optim.Optimizer, params: list[torch.Tensor]) -> Step:
-    """A step on copies of the gradients, for an optimizer that changes them or takes them away."""
+    """Return a step on copies of the gradients, for an optimizer that changes or deletes gradients."""
     grads = [param.grad for param in params]
 
     def step() -> None:
@@ -133,7 +133,7 @@ def pytorch_optimizer_muon(params: list[torch.Tensor]) -> Step:
     )
 
 
-#: Other libraries' Muons, all of which flatten kernels.
+#: The Muons of other libraries. All of them flatten kernels.
 PEERS: dict[str, Callable[[list[torch.Tensor]], Step]] = {
     "gram-newton-schulz": gram_newton_schulz,
     "torch.optim.Muon": torch_muon,
@@ -150,16 +150,16 @@ class Method:
     unfolding: str  # "balanced", "online" or "flattened"
     name: str
     make: Callable[[list[torch.Tensor]], Step]
-    is_slow: bool = False  # one step is measured, not several
+    is_slow: bool = False  # if true, only one step is timed
 
 
-#: What all times of an unfolding are compared with.
+#: The method with which all times of an unfolding are compared.
 PLAIN = "plain Newton-Schulz"
 DEFAULT = "Tensorion, default"
 
 
 def methods(quick: bool) -> list[Method]:
-    """Everything that is compared, by unfolding: methods that flatten do less work than those that do not."""
+    """Return all methods, grouped by unfolding: methods that flatten kernels do less work than the others."""
     found = []
     for unfolding in ("balanced", "flattened"):
         found.append(Method(unfolding, PLAIN, lambda p, u=unfolding: plain(p, u)))

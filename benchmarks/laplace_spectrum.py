@@ -1,4 +1,4 @@
-"""Where the error of `tensorion laplace` lies, frequency by frequency, and how the updates compare with the gradients.
+"""Splits the error of `tensorion laplace` by frequency, and compares the updates with the gradients.
 
 The Rayleigh quotient is a weighted mean of eigenvalues, so its error is a sum over the modes and their discrete sine
 frequencies k. With w_jk the share of ||x||^2 at frequency k of mode j,
@@ -28,7 +28,7 @@ LOW = 4  # frequencies of the low band
 
 
 def random_train(d: int, n: int, rank: int, seed: int) -> Train:
-    """The train that the program starts from."""
+    """Return the tensor train from which the program starts."""
     ranks = [min(rank, n ** min(k, d - k)) for k in range(d + 1)]
     generator = torch.Generator().manual_seed(seed)
     return [
@@ -38,12 +38,12 @@ def random_train(d: int, n: int, rank: int, seed: int) -> Train:
 
 
 def eigenvalues(n: int) -> torch.Tensor:
-    """Those of one mode, ascending."""
+    """Return the eigenvalues of one mode in ascending order."""
     return (2 * (n + 1) * torch.sin(torch.arange(1, n + 1, dtype=torch.float64) * math.pi / (2 * (n + 1)))) ** 2
 
 
 def sines(n: int) -> torch.Tensor:
-    """The orthonormal eigenvectors of one mode, as rows."""
+    """Return the orthonormal eigenvectors of one mode as rows."""
     k = torch.arange(1, n + 1, dtype=torch.float64)
     return math.sqrt(2 / (n + 1)) * torch.sin(math.pi / (n + 1) * torch.outer(k, k))
 
@@ -65,7 +65,7 @@ def sandwich(state: torch.Tensor, core: torch.Tensor) -> torch.Tensor:
 
 
 def errors_by_frequency(train: Train) -> torch.Tensor:
-    """The n terms of the relative error, each summed over the modes."""
+    """Return the n terms of the relative error, each summed over the modes."""
     n, transform = train[0].shape[1], sines(train[0].shape[1])
     cores = [torch.einsum("ki,aib->akb", transform, core) for core in train]
     rights = [torch.ones(1, 1, dtype=torch.float64)]
@@ -93,7 +93,7 @@ def inner(a: Train, b: Train) -> float:
 
 
 def optimizer(name: str, train: Train, lr: float) -> tensorion.Tensorion:
-    """As the program's: the first and the last core are matrices, which have a single unfolding."""
+    """Create the optimizer as the program does. The first and the last core are matrices with a single unfolding."""
     unfoldings: dict[str, Any] = {"tensorion": "balanced", "online": "online", "muon": (0,)}
     groups = [
         {"params": [train[0], train[-1]], "unfolding": "online" if name == "online" else "balanced"},
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--problem", default="10x32x8", help="dimensions x points x rank")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--lr", type=float, default=0.03, help="learning rate of all methods")
-    parser.add_argument("--records", type=int, default=20, help="recorded points of a run")
+    parser.add_argument("--records", type=int, default=20, help="number of recorded points of a run")
     parser.add_argument("--methods", default="tensorion,muon")
     parser.add_argument("--json", type=Path, help="file to write")
     options = parser.parse_args()

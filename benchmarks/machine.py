@@ -1,4 +1,4 @@
-"""The machine and the software of a measurement, for the head of a table and for the JSON."""
+"""Describes the machine and the software of a measurement, for the first line of a table and for the JSON."""
 
 import os
 import platform
@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-#: Variables that make a CPU behave like one with fewer instructions.
+#: Environment variables that make a CPU behave like one with a smaller instruction set.
 EMULATION = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
 
 
 def cpu_name() -> str:
-    """The model name as the operating system reports it."""
+    """Return the model name that the operating system reports."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
@@ -24,7 +24,7 @@ def cpu_name() -> str:
 
 
 def describe() -> dict[str, Any]:
-    """The CPU, its instruction set, the threads, and the versions that the times depend on."""
+    """Return the CPU, its instruction set, the threads, and the versions on which the times depend."""
     mkl = re.search(r"Math Kernel Library Version ([\d.]+)", torch.__config__.show())
     try:
         package = version("tensorion")
@@ -45,7 +45,7 @@ def describe() -> dict[str, Any]:
 
 
 def headline(machine: dict[str, Any]) -> str:
-    """One line, such as "AMD EPYC, AVX512, 2 of 2 cores, torch 2.13.0, MKL 2025.3"."""
+    """Return one line, such as "AMD EPYC, AVX512, 2 of 2 cores, torch 2.13.0, MKL 2025.3"."""
     instructions = machine["instructions"]
     if machine["emulated_by"]:
         settings = " ".join(f"{key}={value}" for key, value in machine["emulated_by"].items())
@@ -56,6 +56,6 @@ def headline(machine: dict[str, Any]) -> str:
 
 
 def slug(machine: dict[str, Any]) -> str:
-    """A file name for results on this machine, such as "amd-epyc-avx2-emulated"."""
+    """Return a file name for results on this machine, such as "amd-epyc-avx2-emulated"."""
     words = [machine["cpu"], machine["instructions"], "emulated" if machine["emulated_by"] else ""]
     return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")

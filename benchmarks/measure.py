@@ -1,4 +1,4 @@
-"""Time, work, memory and quality of an optimizer's step."""
+"""Measures the time, flops, memory and quality of an optimizer's step."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from statistics import median, quantiles
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-#: A turn of a short call is a burst of calls that takes about this long, of at most so many calls.
+#: A short call is repeated in each round, for about this many seconds and at most this many times.
 BURST_SECONDS, BURST_CALLS = 0.02, 50
 
 
@@ -24,15 +24,14 @@ def timed(call: Callable[[], None]) -> float:
 
 
 def take_turns(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = False) -> dict[str, list[float]]:
-    """The seconds of each call, by round. Calls take turns, so that a slow moment of the machine hits all of them.
+    """Return the seconds of each call in each round. Calls alternate, so that a slow phase of the machine affects all.
 
-    Short calls are made in bursts, whose first call is not timed: it would find the caches full of another's data.
-
-    `warm`: the calls were made before.
+    Short calls are repeated in bursts. The first call of a burst is not timed, because the caches hold other data. Set
+    `warm` if the calls have been made before.
     """
     seconds = {name: 0.0 if warm else timed(call) for name, call in calls.items()}
     for name, call in calls.items():
-        if seconds[name] < 1:  # the first call may have prepared something
+        if seconds[name] < 1:  # the first call may include preparations
             seconds[name] = timed(call)
     bursts = {name: min(BURST_CALLS, ceil(BURST_SECONDS / seconds[name])) for name in calls}
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -45,7 +44,7 @@ def take_turns(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = F
 
 
 def alternate(calls: dict[str, Callable[[], None]], rounds: int, warm: bool = False) -> dict[str, float]:
-    """The median seconds of each call: see `take_turns`."""
+    """Return the median seconds of each call; see `take_turns`."""
     return {name: median(values) for name, values in take_turns(calls, rounds, warm).items()}
 
 
@@ -59,7 +58,7 @@ class Ratio:
 
 
 def paired_ratio(times: list[float], base: list[float]) -> Ratio:
-    """Compares times with those of the same rounds, so that slow rounds cancel."""
+    """Compare times within the same rounds, so that slow rounds cancel."""
     ratios = [a / b for a, b in zip(times, base, strict=True)]
     if len(ratios) == 1:
         return Ratio(ratios[0], ratios[0], ratios[0])
@@ -69,7 +68,7 @@ def paired_ratio(times: list[float], base: list[float]) -> Ratio:
 
 @contextmanager
 def without_profiler_noise() -> Iterator[None]:
-    """Drops lines that begin with "USDT", which torch's profiler prints from C++; passes on all other output."""
+    """Discard output lines that begin with "USDT", which torch's profiler prints from C++."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = {stream: os.dup(stream) for stream in (1, 2)}
@@ -92,7 +91,7 @@ def without_profiler_noise() -> Iterator[None]:
 
 
 def work(call: Callable[[], None]) -> tuple[float, int]:
-    """Flops of the matrix products of a call, and the most memory it held beyond what it began with, in bytes."""
+    """Return the flops of the matrix products of a call, and its peak of additional memory in bytes."""
     with (
         without_profiler_noise(),
         profile(
@@ -100,7 +99,7 @@ def work(call: Callable[[], None]) -> tuple[float, int]:
         ) as profiler,
     ):
         call()
-    # profiler.events() builds a tree of them, which takes longer than the call.
+    # profiler.events() builds a tree of all events, which takes longer than the call.
     events = profiler.profiler.kineto_results.events()
     products = ("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm")
     flops = sum(event.flops() for event in events if event.name() in products)
@@ -112,13 +111,13 @@ def work(call: Callable[[], None]) -> tuple[float, int]:
 
 
 def large_product(side: int = 1536) -> tuple[Callable[[], None], float]:
-    """A matrix product to be timed beside other calls, and its flops."""
+    """Return a matrix product, to be timed together with other calls, and its flops."""
     a, out = torch.randn(side, side), torch.empty(side, side)
     return lambda: torch.mm(a, a, out=out), 2.0 * side**3
 
 
 def spectral_norm(x: torch.Tensor, steps: int = 60) -> float:
-    """By power steps from a fixed start."""
+    """Compute the spectral norm with the power method from a fixed start."""
     v = torch.randn(x.shape[1], generator=torch.Generator().manual_seed(0))
     for _ in range(steps):
         v = x.T @ (x @ v)
@@ -127,5 +126,5 @@ def spectral_norm(x: torch.Tensor, steps: int = 60) -> float:
 
 
 def quality(matrix: torch.Tensor, answer: torch.Tensor, nuclear_norm: float) -> float:
-    """q = <A, X> / (||X||_2 ||A||_*)."""
+    """Return q = <A, X> / (||X||_2 ||A||_*)."""
     return float((matrix * answer).sum()) / (spectral_norm(answer) * nuclear_norm)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Tensorion's step side by side with what one could use instead, and the ratios to be reached: `make bench`.
+"""Compares Tensorion's step with the alternatives, and measures the ratios of ratios.py: `make bench`.
 
-All methods run in one process and take turns; a time is the median of several rounds after a warm-up. Times compare
-within one run only. Methods that flatten kernels do less work than those on balanced unfoldings, so each unfolding has
-a table of its own.
+All methods alternate in one process. A time is the median of several rounds after a warm-up. Times are comparable only
+within one run. Methods that flatten kernels do less work than methods on balanced unfoldings, so each unfolding has its
+own table.
 
-`plain` is what Muon does, five Newton-Schulz steps by full matrix products, in fp32 on the same unfoldings: bf16, which
-Muon ships with, is up to a hundred times slower on CPUs. `floor` is the time of m^2 n + 2 m^2 n flops (the Gram matrix
-and the last product) at the rate of a large matrix product that takes its turn with the others.
+`plain` is Muon's algorithm, five Newton-Schulz steps with full matrix products, in fp32 on the same unfoldings. (bf16,
+Muon's default, is up to a hundred times slower on CPUs.) `floor` is the time of m^2 n + 2 m^2 n flops (the Gram matrix
+and the last product) at the rate of a large matrix product that is timed in the same rounds.
 
 The environment variables ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 make a newer CPU behave like one with AVX2; the results
 say so.
@@ -31,7 +31,7 @@ import tensorion
 
 
 def square_and_wide(rounds: int) -> list[dict]:
-    """Tensorion's Newton-Schulz against the plain form with the same coefficients."""
+    """Compare Tensorion's Newton-Schulz with the plain form and the same coefficients."""
     results = []
     for side, aspect in [(1536, 1), (1024, 4), (768, 9), (1024, 1), (512, 4), (512, 9)]:
         matrix = torch.randn(side, aspect * side, generator=torch.Generator().manual_seed(1))
@@ -63,25 +63,29 @@ def print_matrices(matrices: list[dict]) -> None:
 
 
 def file_in(path: Path, found: dict) -> Path:
-    """The path itself, or a file in the folder that it names, called after the CPU."""
+    """Return the path itself, or a file named after the CPU if the path is a folder."""
     return path / f"{machine.slug(found)}.json" if path.is_dir() else path
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write all results to this file, or to one in this folder")
+    parser.add_argument("--json", type=Path, help="write all results to this file, or to a file in this folder")
     parser.add_argument("--plot", type=Path, help="write a figure, time against quality on ResNet-18, to this file")
-    parser.add_argument("--quick", action="store_true", help="all ratios, but without other libraries and the SVD")
-    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), help="only these")
-    parser.add_argument("--spectra", nargs="+", choices=SPECTRA, help="these momenta (default: trained, power_law)")
+    parser.add_argument(
+        "--quick", action="store_true", help="measure all ratios, but neither other libraries nor the SVD"
+    )
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), help="measure only these networks")
+    parser.add_argument(
+        "--spectra", nargs="+", choices=SPECTRA, help="kinds of momenta (default: trained or power_law)"
+    )
     parser.add_argument(
         "--extra",
         nargs="*",
         choices=ratios.EXTRA,
         default=ratios.EXTRA,
-        help="which ratios beside the tables to measure",
+        help="further ratios to measure, in addition to the tables",
     )
-    parser.add_argument("--rounds", type=int, help="how many rounds (default: 5, or 3 if quick)")
+    parser.add_argument("--rounds", type=int, help="number of rounds (default: 5, or 3 with --quick)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)

@@ -1,9 +1,9 @@
-"""The gain that the plan expects from sharing a step among ranks: ResNet-50 and ViT-B on 1 to 1024 ranks.
+"""Computes the planned speed-up of sharing a step among ranks, for ResNet-50 and ViT-B on 1 to 1024 ranks.
 
     python benchmarks/planned_scaling.py --out results/planned_scaling
 
-writes scaling.png and scaling.csv. Costs are products of entries; messages are not counted. A tensor is solved by
-one rank, so that the costliest one is the limit.
+The script writes scaling.png and scaling.csv. Costs are numbers of multiplications, without communication. One rank
+solves for a whole tensor, so the costliest tensor limits the speed-up.
 """
 
 import argparse

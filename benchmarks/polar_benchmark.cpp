@@ -1,4 +1,4 @@
-// The polar factor per shape and method, and the symmetric work inside it against a plain GEMM.
+// Times polar factors by shape and method, and compares their symmetric parts with a plain GEMM.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
@@ -13,7 +13,7 @@ at::Tensor input(const benchmark::State& state) {
   return at::randn({state.range(0), state.range(1)}, at::detail::createCPUGenerator(1));
 }
 
-// Multiplications and additions per second, counted as those of one m x m by m x n product.
+// Reports the rate as if the call were one product of an m x m and an m x n matrix.
 void report_rate(benchmark::State& state) {
   const auto flops = 2.0 * static_cast<double>(state.range(0) * state.range(0) * state.range(1));
   state.counters["GEMM"] = benchmark::Counter(flops, benchmark::Counter::kIsIterationInvariantRate);
@@ -26,7 +26,7 @@ void polar_by(benchmark::State& state, const char* method, const char* coefficie
   report_rate(state);
 }
 
-// Five Newton-Schulz steps as Muon does them, in fp32.
+// Five Newton-Schulz steps as in Muon, but in fp32.
 void plain_newton_schulz(benchmark::State& state) {
   const auto a = input(state);
   for (auto _ : state) {
@@ -69,7 +69,7 @@ void nuclear_estimate(benchmark::State& state) {
   const auto a = input(state);
   for (auto _ : state) {
     NuclearNormEstimator estimate(a);
-    for (int level = 0; level < 2; ++level) estimate.refine();  // as most unfoldings need it
+    for (int level = 0; level < 2; ++level) estimate.refine();  // enough for most unfoldings
     benchmark::DoNotOptimize(estimate.bounds());
   }
   report_rate(state);

@@ -1,10 +1,10 @@
-"""A step of ResNet-18's kernels on two processes of one thread, with process_group, and on one process of one thread.
+"""Times a step on ResNet-18's kernels with two processes that share it (process_group) and with one process.
 
     python benchmarks/processes.py [--rounds 5]
 
-Both are timed in turns in the same processes, which exchange directions by gloo. The time of a shared step is that of
-the slower process. The plan bounds the gain, since one process solves for a whole tensor: the last line of the output
-is the cost of the busier process over the cost of all tensors.
+Each process has one thread. Both kinds of steps alternate in the same processes, which exchange directions with gloo.
+The time of a shared step is the time of the slower process. The plan limits the speed-up, because one process solves
+for a whole tensor. The last line of the output shows the cost of the busier process divided by the cost of all tensors.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def parameters(momenta: list[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def run_rank(rank: int, folder: str, rounds: int) -> None:
-    """What each process does. Rank 0 writes the times of all rounds."""
+    """Run one process. Rank 0 writes the times of all rounds."""
     torch.set_num_threads(1)
     place = Path(folder)
     dist.init_process_group("gloo", init_method=f"file://{place / 'ranks'}", rank=rank, world_size=WORLD_SIZE)
@@ -61,7 +61,7 @@ def run_rank(rank: int, folder: str, rounds: int) -> None:
 
 
 def measure(rounds: int) -> tuple[Ratio, dict[str, list[float]]]:
-    """The ratio of a shared step to one process's, and the seconds of each round."""
+    """Return the ratio of a shared step to a step of one process, and the seconds of each round."""
     with tempfile.TemporaryDirectory() as folder:
         torch.save([momentum.detach() for momentum in trained_momenta()], Path(folder) / "momenta.pt")
         multiprocessing.start_processes(run_rank, (folder, rounds), nprocs=WORLD_SIZE, start_method="spawn")
@@ -70,7 +70,7 @@ def measure(rounds: int) -> tuple[Ratio, dict[str, list[float]]]:
 
 
 def planned() -> float:
-    """The cost of the busier process over the cost of all tensors."""
+    """Return the cost of the busier process divided by the cost of all tensors."""
     return 1 / tensorion.plan([tuple(momentum.shape) for momentum in trained_momenta()], WORLD_SIZE).speedup
 
 

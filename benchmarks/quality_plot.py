@@ -1,4 +1,4 @@
-"""The time of a step against its quality, from the JSON of peers.py, in the style of the reports.
+"""Draws the time of a step against its quality, from the JSON of peers.py, in the style of the reports.
 
 python benchmarks/quality_plot.py results/performance/CPU.json results/performance/quality.png
 """
@@ -30,7 +30,7 @@ LOOKS = {
 
 
 def look(method: str) -> tuple[str, str]:
-    """The colour and the marker of a method."""
+    """Return the color and the marker of a method."""
     if method.startswith("plain"):
         return LOOKS["plain"]
     if method.startswith("Tensorion"):
@@ -46,7 +46,7 @@ def label(row: dict[str, Any]) -> str:
 
 
 def blocks(rows: list[dict[str, Any]], points_per_quality: float) -> list[list[dict[str, Any]]]:
-    """Rows whose labels would overlap if they stood at the heights of their points, the lowest first."""
+    """Group the rows whose labels would overlap at the heights of their points. The lowest group comes first."""
     found: list[list[dict[str, Any]]] = []
     top = float("-inf")  # of the labels of the last block, if they are stacked around its mean
     for row in sorted(rows, key=lambda row: (row["quality_mean"], -row["seconds"])):
@@ -60,7 +60,7 @@ def blocks(rows: list[dict[str, Any]], points_per_quality: float) -> list[list[d
 
 
 def add_labels(axes: Axes, rows: list[dict[str, Any]]) -> None:
-    """Labels at the right of their points. Those that would overlap stand in a stack, with lines to their points."""
+    """Add labels at the right of their points. Labels that would overlap are stacked, with lines to their points."""
     height = HEIGHT * POINTS
     low, high = axes.get_ylim()
     for block in blocks(rows, height / (high - low)):
@@ -90,7 +90,7 @@ def add_labels(axes: Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def draw(result: dict[str, Any], path: Path, network: str = "resnet18", spectrum: str = "trained") -> None:
-    """Two panels with the same scales, since methods that flatten kernels do less work."""
+    """Draw two panels with the same scales, because methods that flatten kernels do less work."""
     rows = [row for row in result["rows"] if (row["network"], row["spectrum"]) == (network, spectrum)]
     if not rows:
         raise SystemExit(f"the results have no rows of {network} on {spectrum} momenta")

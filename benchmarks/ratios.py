@@ -1,6 +1,6 @@
-"""The ratios that the project holds itself to, with what is to be reached and what was measured.
+"""The performance goals of the project: ratios with their targets and the measured values.
 
-peers.py collects them: some come from its tables, the others from training.py, processes.py and the steps timed here.
+peers.py collects them. Some come from its tables, the others from training.py, processes.py and steps timed here.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ import tensorion
 
 @dataclass(frozen=True)
 class Target:
-    """A ratio: at most this, with a more ambitious aim."""
+    """The goal for a ratio: a maximum, and a more ambitious aim."""
 
     name: str
     most: float
@@ -39,13 +39,13 @@ TARGETS = {
     "training_flattened": Target("training step, flattened / SGD", 1.06, 1.03),
     "processes": Target("two processes / one", 0.60, 0.55),
 }
-#: Kinds of measurement beside those of the tables.
+#: Measurements in addition to the tables.
 EXTRA = ("online", "training", "processes")
 
 
 @dataclass
 class Result:
-    """A target with the measured value; `low` and `high` are quartiles over rounds, if there were rounds to compare."""
+    """A target with the measured value. `low` and `high` are quartiles over the rounds, if there are several."""
 
     key: str
     name: str
@@ -66,7 +66,7 @@ def result(key: str, found: Ratio | float) -> Result:
 
 
 def from_rows(rows: Sequence[Row]) -> list[Result]:
-    """The ratios that stand in the tables."""
+    """Return the ratios that are part of the tables."""
     wanted: list[tuple[str, tuple[str, str, str], Callable[[Row], float]]] = [
         ("balanced", ("resnet18", "trained", "balanced"), lambda row: row.relative_to_plain),
         ("floor", ("resnet18", "trained", "balanced"), lambda row: row.relative_to_floor),
@@ -84,7 +84,7 @@ def from_rows(rows: Sequence[Row]) -> list[Result]:
 
 
 def online(spectrum: str, rounds: int) -> dict[str, Ratio]:
-    """A step of "online" against a balanced one; for trained momenta also one that decides every tenth time."""
+    """Compare a step of "online" with a balanced one. For trained momenta, also use `online_interval=10`."""
     balanced = ours(make_params("resnet18", spectrum), "balanced")
     calls = {"balanced": balanced, "online": ours(make_params("resnet18", spectrum), "online")}
     if spectrum == "trained":
@@ -103,14 +103,16 @@ def online(spectrum: str, rounds: int) -> dict[str, Ratio]:
 
 
 def measured(rows: Sequence[Row], rounds: int, extra: Sequence[str] = EXTRA) -> tuple[list[Result], dict]:
-    """All ratios, in the order of TARGETS, and the times of training steps and of processes."""
+    """Return all ratios in the order of TARGETS, and the times of training steps and of processes."""
     found, details = from_rows(rows), {}
     if "online" in extra:
         trained = online("trained", rounds)
         found += [result("online", trained["online"]), result("online_interval", trained["interval"])]
         found.append(result("online_gaussian", online("gaussian", rounds)["online"]))
     if "training" in extra:
-        ratios, details["training"] = training.measure(2 * rounds + 1)  # the passes vary more than the update
+        ratios, details["training"] = training.measure(
+            2 * rounds + 1
+        )  # forward and backward passes vary more than updates
         found.append(result("training", ratios["Tensorion"]))
         found.append(result("training_flattened", ratios["Tensorion, flattened"]))
     if "processes" in extra:
@@ -123,10 +125,10 @@ def measured(rows: Sequence[Row], rounds: int, extra: Sequence[str] = EXTRA) -> 
 
 
 def all_but_polar(spectrum: str, rounds: int) -> float:
-    """The part of a balanced step of ResNet-18 that is not its polar factors.
+    """Return the share of a balanced step of ResNet-18 that is not spent on polar factors.
 
-    It consists of the momentum, the copies into the unfoldings and those back to the weights, by the same functions.
-    The copies into the unfoldings include an addition here that a step does not make.
+    It consists of the update of the momentum and the copies to the unfoldings and back, by the functions of the step.
+    Here, the copies to the unfoldings include an addition that a step does not perform.
     """
     params = make_params("resnet18", spectrum)
     grads, buffers = [param.grad for param in params], [torch.zeros_like(param) for param in params]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""How the cost of a step grows with the size of a tensor, its order, and the number of tensors.
+"""Measures how the time of a step grows with the size of a tensor, its order, and the number of tensors.
 
     python benchmarks/scaling.py [--json FILE] [--plot FILE] [--parts size order count large]
 
-Prints the times and the exponents fitted to them. The part "large" steps the largest layers of real networks, once
-each, and reports the memory.
+Prints the times and the fitted exponents. The part "large" performs one step on each of the largest layers of real
+networks and reports the memory.
 """
 
 import argparse
@@ -47,7 +47,7 @@ def step_seconds(cases: list[list[tuple[int, ...]]], unfolding: str, rounds: int
 
 
 def exponent(sizes: list[float], seconds: list[float]) -> float:
-    """The slope of a line through the logarithms."""
+    """Fit a line to the logarithms and return its slope."""
     x, y = torch.tensor(sizes).double().log(), torch.tensor(seconds).double().log()
     x, y = x - x.mean(), y - y.mean()
     return float((x * y).sum() / (x * x).sum())
@@ -79,7 +79,7 @@ def by_count(rounds: int) -> dict[str, Any]:
 
 
 def large_layer(shape: tuple[int, ...]) -> dict[str, Any]:
-    """The memory of a first balanced step, and the time of a second one."""
+    """Measure the memory of a first balanced step and the time of a second one."""
     step = make_step([shape], "balanced")
     tensorion.release_scratch()
     _, memory = work(step)
@@ -116,7 +116,7 @@ def measure(part: str, rounds: int) -> dict[str, Any]:
 
 
 def earlier(file: Path | None, found: dict[str, Any]) -> dict[str, Any]:
-    """The parts that the file has from the same machine."""
+    """Return the results in the file if they are from the same machine."""
     if file and file.exists():
         result = json.loads(file.read_text())
         if result["machine"] == found:
@@ -153,9 +153,9 @@ def report(result: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="write to this file, and keep its other parts")
+    parser.add_argument("--json", type=Path, help="write the results to this file, and keep its other parts")
     parser.add_argument("--plot", type=Path, help="write a figure to this file")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="only these")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="measure only these parts")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
-"""A step of many small tensors: 200 kernels of 16 x 16 x 3 x 3, where the cost of calls outweighs the arithmetic.
+"""Times a step on many small tensors: 200 kernels of 16 x 16 x 3 x 3, for which calls cost more than arithmetic.
 
     python benchmarks/small.py [--json FILE] [--count 200] [--rounds 15]
 
-Each optimizer steps the same tensors. AdamW and SGD with foreach=True batch their calls; foreach=False makes several
-calls for each tensor, as torch.optim.Muon does, so its time is what torch itself needs for work tensor by tensor.
+Each optimizer updates the same tensors. AdamW and SGD with foreach=True process all tensors in each call. With
+foreach=False there are several calls for each tensor, as in torch.optim.Muon, so its time shows the cost of such calls.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def measure(count: int, rounds: int) -> dict[str, dict[str, float]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the times to this file")
-    parser.add_argument("--count", type=int, default=200, help="of tensors")
+    parser.add_argument("--count", type=int, default=200, help="number of tensors")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
@@ -71,7 +71,7 @@ def main() -> None:
     print(machine.headline(found))
     rows = measure(arguments.count, arguments.rounds)
     shape = " x ".join(map(str, SHAPE))
-    print(f"\n{arguments.count} kernels of {shape}\n{'optimizer':32}{'ms a step':>12}{'us a tensor':>12}{'/ AdamW':>9}")
+    print(f"\n{arguments.count} kernels of {shape}\n{'optimizer':32}{'ms/step':>12}{'us/tensor':>12}{'/ AdamW':>9}")
     for name, row in rows.items():
         print(
             f"{name:32}{1e3 * row['seconds']:12.2f}{row['microseconds_per_tensor']:12.1f}"

@@ -1,4 +1,4 @@
-// The whole step on ResNet-18's kernels, and the step without its polar factors.
+// Times a step on ResNet-18's kernels, and the same step without polar factors.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 
@@ -41,7 +41,7 @@ void resnet18_step(benchmark::State& state, const UnfoldingStrategy& unfolding) 
   for (auto _ : state) step(tensors.params, tensors.grads, tensors.momenta, options);
 }
 
-// Momentum, unfolding, folding, decay and update: all but the polar factor.
+// Everything except the polar factor: momentum, unfolding, folding, weight decay and update.
 void resnet18_overhead(benchmark::State& state) {
   const Tensors tensors;
   for (auto _ : state) {

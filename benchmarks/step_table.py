@@ -1,4 +1,4 @@
-"""Times, qualities, flops and memory of all methods on the kernels of one network."""
+"""Measures time, quality, flops and memory of all methods on the kernels of one network."""
 
 import time
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ class Row:
     seconds: float
     quality_mean: float
     quality_least: float
-    relative_to_plain: float  # the plain form on the same unfolding; online: on the balanced one
+    relative_to_plain: float  # compared with the plain form on the same unfolding, or on the balanced one for online
     relative_to_floor: float
     product_gflop: float
-    extra_memory: float  # in sizes of the largest unfolding
+    extra_memory: float  # in multiples of the largest unfolding
 
 
 def make_params(network: str, spectrum: str) -> list[torch.Tensor]:
@@ -37,13 +37,13 @@ def make_params(network: str, spectrum: str) -> list[torch.Tensor]:
 
 
 def nuclear_norm(matrix: torch.Tensor) -> float:
-    """From the eigenvalues of the Gram matrix, in double precision."""
+    """Compute the nuclear norm from the eigenvalues of the Gram matrix, in double precision."""
     wide = (matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T).double()
     return float(torch.linalg.eigvalsh(wide @ wide.T).clamp_min(0).sqrt().sum())
 
 
 class Judge:
-    """The quality of an update. Each nuclear norm is computed once."""
+    """Computes the quality of updates. Each nuclear norm is computed once."""
 
     def __init__(self) -> None:
         self._norms: dict[tuple, float] = {}
@@ -64,12 +64,12 @@ class Judge:
 
 
 def base_of(unfolding: str) -> str:
-    """The unfolding whose plain form and floor a method is compared with."""
+    """Return the unfolding whose plain form and floor a method is compared with."""
     return "flattened" if unfolding == "flattened" else "balanced"
 
 
 def sides(network: str, unfolding: str) -> list[tuple[int, int]]:
-    """The smaller and the larger side of each unfolded kernel."""
+    """Return the smaller and the larger side of each unfolded kernel."""
     found = []
     for shape in NETWORKS[network]:
         matrix = tensorion.unfold(torch.empty(shape, device="meta"), modes_of(shape, base_of(unfolding))).shape
@@ -78,7 +78,7 @@ def sides(network: str, unfolding: str) -> list[tuple[int, int]]:
 
 
 def run(network: str, spectrum: str, compared: Sequence[Method], rounds: int, judge: Judge) -> list[Row]:
-    """One row for each method. A method that cannot take this work is left out, with a line that says why."""
+    """Return one row for each method. A method that raises an error is left out, and the error is printed."""
     steps, done, qualities, counts, seconds = {}, {}, {}, {}, {}
     for method in compared:
         key = (method.unfolding, method.name)
@@ -98,7 +98,7 @@ def run(network: str, spectrum: str, compared: Sequence[Method], rounds: int, ju
         done[key] = method
         qualities[key] = judge((network, spectrum), params, method.unfolding)
     for key, step in steps.items():
-        tensorion.release_scratch()  # so that memory that is kept between steps counts
+        tensorion.release_scratch()  # so that the scratch memory is counted
         counts[key] = work(step)
     product, product_flops = large_product()
     seconds |= alternate(steps | {"product": product}, rounds, warm=True)
@@ -132,7 +132,7 @@ TITLES = {
 
 
 def print_rows(rows: Sequence[Row]) -> None:
-    """One table for each unfolding: their times differ because their work does."""
+    """Print one table for each unfolding, because the amount of work differs between unfoldings."""
     print(f"\n{rows[0].network}, {rows[0].spectrum} momenta")
     for base, title in TITLES.items():
         group = [row for row in rows if base_of(row.unfolding) == base]
@@ -148,7 +148,7 @@ def print_rows(rows: Sequence[Row]) -> None:
 
 
 def default_row(rows: Sequence[Row], network: str, spectrum: str, unfolding: str) -> Row | None:
-    """The row of Tensorion's default method."""
+    """Return the row of Tensorion's default method."""
     for row in rows:
         if (row.network, row.spectrum, row.unfolding, row.method) == (network, spectrum, unfolding, DEFAULT):
             return row

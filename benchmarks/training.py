@@ -1,8 +1,8 @@
-"""Training steps of ResNet-18 (width 64) with Tensorion and with SGD, and the optimizer's part of each.
+"""Times training steps of ResNet-18 (width 64) with Tensorion and with SGD, and the optimizer's part of them.
 
     python benchmarks/training.py [--batch 128] [--rounds 5]
 
-A step is the forward pass, the backward pass and the update of all parameters, on pictures of 32 x 32.
+A step consists of the forward pass, the backward pass and the update of all parameters, on images of 32 x 32 pixels.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import machine
 import torch
 from measure import Ratio, paired_ratio, take_turns
 from torch import nn
-from workloads import pictures, resnet18
+from workloads import make_images, resnet18
 
 import tensorion
 
@@ -33,7 +33,7 @@ class Training:
         torch.manual_seed(0)
         self.network = resnet18().to(memory_format=torch.channels_last)
         self.optimizer = make(list(self.network.parameters()))
-        self.images, self.labels = pictures(batch, torch.Generator().manual_seed(2))
+        self.images, self.labels = make_images(batch, torch.Generator().manual_seed(2))
         self.update_seconds: list[float] = []
 
     def __call__(self) -> None:
@@ -45,7 +45,7 @@ class Training:
 
 
 def measure(rounds: int, batch: int = 128) -> tuple[dict[str, Ratio], dict[str, dict[str, Any]]]:
-    """The ratios of each optimizer's training step to that with SGD, and the median times."""
+    """Return the ratio of each optimizer's training step to a step with SGD, and the median times."""
     trainings = {name: Training(make, batch) for name, make in OPTIMIZERS.items()}
     times = take_turns(dict(trainings), rounds)
     ratios = {name: paired_ratio(values, times["SGD"]) for name, values in times.items() if name != "SGD"}
@@ -66,7 +66,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(machine.headline(machine.describe()))
     ratios, seconds = measure(arguments.rounds, arguments.batch)
-    print(f"{'optimizer':24}{'ms a step':>12}{'optimizer':>12}{'/ SGD':>8}")
+    print(f"{'optimizer':24}{'ms per step':>12}{'optimizer':>12}{'/ SGD':>8}")
     for name, found in seconds.items():
         ratio = ratios[name].median if name in ratios else 1.0
         print(f"{name:24}{1e3 * found['training_step']:12.1f}{1e3 * found['optimizer_step']:12.1f}{ratio:8.3f}")

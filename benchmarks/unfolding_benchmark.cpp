@@ -1,4 +1,4 @@
-// Unfolding, folding and enumerating.
+// Times unfolding, folding and the search for the balanced unfolding.
 #include <ATen/ATen.h>
 #include <benchmark/benchmark.h>
 

@@ -1,4 +1,4 @@
-"""The tensors that optimizers are timed on: kernels of known networks, momenta with realistic spectra."""
+"""The tensors on which optimizers are timed: kernels of known networks, and momenta with realistic spectra."""
 
 import functools
 from collections.abc import Callable
@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-import tensorion  # noqa: F401 - the rule, below
+import tensorion  # noqa: F401 - registers the operator that is_ours calls
 
 
 class _Block(nn.Module):
@@ -34,7 +34,7 @@ class _Block(nn.Module):
 
 
 def _resnet(blocks: list[int], bottleneck: bool, width: int, stem: int, classes: int) -> nn.Module:
-    """A ResNet whose first kernel is stem x stem: 3 for small images, 7 for those of ImageNet (without the pooling)."""
+    """Create a ResNet whose first kernel is stem x stem: 3 for small images, 7 for ImageNet (without the pooling)."""
     first = nn.Conv2d(3, width, stem, 1 if stem == 3 else 2, stem // 2, bias=False)
     layers: list[nn.Module] = [first, nn.BatchNorm2d(width), nn.ReLU()]
     inputs = width
@@ -54,13 +54,13 @@ def resnet50(width: int = 64, stem: int = 3, classes: int = 10) -> nn.Module:
 
 
 def shapes(network: Callable[..., nn.Module], **options: int) -> list[tuple[int, ...]]:
-    """The shapes of the network's parameters, without memory for them."""
+    """Return the shapes of the network's parameters without allocating them."""
     with torch.device("meta"):
         return [tuple(param.shape) for param in network(**options).parameters()]
 
 
 def _video_resnet18() -> list[tuple[int, ...]]:
-    """The 5-D kernels of R3D-18."""
+    """Return the shapes of the 5-D kernels of R3D-18."""
     shapes, inputs = [(64, 3, 3, 7, 7)], 64
     for width in (64, 128, 256, 512):
         for _ in range(2):
@@ -70,11 +70,11 @@ def _video_resnet18() -> list[tuple[int, ...]]:
 
 
 def is_ours(shape: tuple[int, ...], min_order: int = 3) -> bool:
-    """Whether Tensorion orthogonalizes a parameter of this shape."""
+    """Return whether Tensorion orthogonalizes a parameter of this shape."""
     return not torch.ops.tensorion.fallback_reason(shape, min_order, [], [])
 
 
-#: Per network, the parameters that Tensorion orthogonalizes by default.
+#: For each network, the shapes of the parameters that Tensorion orthogonalizes by default.
 NETWORKS = {
     name: [shape for shape in every if is_ours(shape)]
     for name, every in {
@@ -86,12 +86,12 @@ NETWORKS = {
     }.items()
 }
 
-#: "trained" is there for ResNet-18 only.
+#: The kinds of momenta. "trained" is available for ResNet-18 only.
 SPECTRA = ("trained", "power_law", "gaussian")
 
 
-def pictures(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Smooth patterns, one for each of ten classes, shifted and in noise of two scales; and their labels."""
+def make_images(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+    """Create images of ten classes, each a shifted smooth pattern with noise of two scales, and their labels."""
     patterns = functional.interpolate(
         torch.randn(10, 3, 6, 6, generator=torch.Generator().manual_seed(0)), size=(40, 40), mode="bicubic"
     )
@@ -104,13 +104,13 @@ def pictures(count: int, generator: torch.Generator) -> tuple[torch.Tensor, torc
 
 @functools.cache
 def trained_momenta(steps: int = 12, batch: int = 24, width: int = 64) -> list[torch.Tensor]:
-    """The momenta of ResNet-18's kernels after some steps of real training, by SGD."""
+    """Return the momenta of ResNet-18's kernels after some training steps with SGD."""
     torch.manual_seed(0)
     generator = torch.Generator().manual_seed(1)
     network = resnet18(width)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.02, momentum=0.9)
     for _ in range(steps):
-        images, labels = pictures(batch, generator)
+        images, labels = make_images(batch, generator)
         optimizer.zero_grad()
         functional.cross_entropy(network(images), labels).backward()
         optimizer.step()
@@ -119,28 +119,28 @@ def trained_momenta(steps: int = 12, batch: int = 24, width: int = 64) -> list[t
 
 
 def momenta(network: str, spectrum: str) -> list[torch.Tensor]:
-    """One for each of NETWORKS[network]."""
+    """Return one momentum for each shape in NETWORKS[network]."""
     if spectrum == "trained":
         return trained_momenta()
     return [momentum(shape, spectrum, seed) for seed, shape in enumerate(NETWORKS[network])]
 
 
-#: The size of a mode up to which momentum() computes a random basis; the time grows as its third power.
+#: The largest size of a mode for which momentum() computes a random basis, which takes cubic time.
 LARGEST_BASIS = 2048
 
 
 def momentum(shape: tuple[int, ...], spectrum: str, seed: int) -> torch.Tensor:
-    """A momentum of this shape.
+    """Create a momentum of this shape.
 
-    "power_law": every mode's Gram matrix decays as i^-1 in random directions, which gives the unfoldings of
-    a kernel the decay met in training: the largest singular value some 10 to 100 times the median.
+    With "power_law", the eigenvalues of the Gram matrix of every mode decay as i^-1, in random directions. The singular
+    values of the unfoldings then decay as in training: the largest one is 10 to 100 times the median.
     """
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(shape, generator=generator)
     if spectrum == "power_law":
         for mode, size in enumerate(shape):
             decay = torch.arange(1, size + 1, dtype=torch.float32) ** -0.5
-            if size > LARGEST_BASIS:  # a Gaussian tensor is as likely as it is after any rotation
+            if size > LARGEST_BASIS:  # no basis is needed, because rotations do not change the Gaussian distribution
                 x *= decay.reshape([-1 if other == mode else 1 for other in range(len(shape))])
             elif size > 3:
                 basis = torch.linalg.qr(torch.randn(size, size, generator=generator))[0]

@@ -75,7 +75,7 @@ def main() -> None:
             fully_shard(module)
     fully_shard(model)
 
-    # The arguments are those of training in one process: DTensors carry their sharding.
+    # The arguments are the same as in one process, because DTensors carry their sharding.
     optimizer = tensorion.Tensorion(model.parameters(), lr=0.02, fallback_lr=3e-3)
     first = load(arguments.checkpoints, model, optimizer)
     if rank == 0 and first:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kills a training run repeatedly at random moments, and compares its results with those of an undisturbed run.
+"""Kills a training run repeatedly at random moments, and compares its results with an undisturbed run.
 
     .venv/bin/python scripts/kill_test.py --kills 50
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the figures of docs/math.md: run it as `python scripts/make_math_figures.py`.
 
-The script needs the installed package and matplotlib. The momentum is that of the last kernel of a narrow ResNet-18
+The script needs the installed package and matplotlib. The momentum belongs to the last kernel of a narrow ResNet-18
 after twelve training steps on synthetic images. Filters and bounds are evaluated in double precision from the tables
 that the library uses (tensorion/polar/rational_filter_tables.h).
 """
@@ -32,7 +32,7 @@ SIGMA = "\N{GREEK SMALL LETTER SIGMA}"
 
 @functools.cache
 def table(name: str) -> Any:
-    """An array of the header as nested lists."""
+    """Return an array of the header as nested lists."""
     found = re.search(rf"{name}\[\] = (\{{.*?\}});", TABLES.read_text(), re.DOTALL)
     assert found, f"{TABLES} has no table {name}"
     return json.loads(re.sub(r",(\s*\])", r"\1", found[1].replace("{", "[").replace("}", "]")))
@@ -61,7 +61,7 @@ def add_heading(axes: Axes, title: str, subtitle: str) -> None:
 
 
 def cell_colours(shape: Sequence[int]) -> list[tuple[float, ...]]:
-    """For each entry: a hue for its pair of channels, darker from one row of the kernel to the next."""
+    """Return a color for each entry: a hue for its pair of channels, darker from one row of the kernel to the next."""
     hues = [[int(hue[i : i + 2], 16) / 255 for i in (1, 3, 5)] for hue in (BLUE, ORANGE, GREEN, PURPLE)]
     found = []
     for number in range(torch.Size(shape).numel()):
@@ -118,7 +118,7 @@ def draw_unfoldings() -> Figure:
 
 # Figures 2 and 3: the tables at work.
 
-Filter = Callable[[Tensor], Tensor]  # what a method makes of singular values
+Filter = Callable[[Tensor], Tensor]  # maps singular values to those of the result
 
 
 class Spectrum:
@@ -138,7 +138,7 @@ class Spectrum:
         return float((self.sigma * filtered).sum() / filtered.max() / self.nuclear_norm)
 
     def rational_filter(self, poles: int) -> Filter:
-        """The filter with this number of poles whose weights attain the largest <A, X>."""
+        """Return the filter with this number of poles whose weights attain the largest <A, X>."""
 
         def make(weights: Any) -> Filter:
             alpha, gamma, beta, *_ = weights
@@ -154,7 +154,7 @@ class Spectrum:
         return max(filters, key=lambda function: float((self.sigma * function(self.sigma)).sum()))
 
     def newton_schulz(self, coefficients: str) -> Filter:
-        """Five steps by the library, on a 2 x 2 matrix with the Frobenius norm of A for each singular value."""
+        """Return five steps of the library, on a 2 x 2 matrix with the Frobenius norm of A for each singular value."""
 
         def apply(sigma: Tensor) -> Tensor:
             rest = ((self.sigma**2).sum() - sigma**2).sqrt()
@@ -165,7 +165,7 @@ class Spectrum:
         return apply
 
     def log_det_bounds(self, level: int) -> tuple[float, float]:
-        """The bounds of the nuclear norm at this level of the table, without rounding."""
+        """Return the bounds of the nuclear norm at this level of the table, without rounding."""
         count, upper, lower, _ = table("kLogDetLevels")[level]
         s = (self.sigma / self.scale) ** 2
         sums = [len(s), float(s.sum()), float((s**2).sum())]

@@ -21,8 +21,8 @@ has_cmake() {
     printf '3.24\n%s\n' "$version" | sort -V -C
 }
 
-# Prints the name of the package with clang's sanitizer runtime, for example libclang-rt-14-dev. The version is that of
-# clang++ on the path, or else of the clang that apt would install. The package exists since clang 14, and clang only
+# Prints the name of the package with clang's sanitizer runtime, for example libclang-rt-14-dev. It has the
+# version of clang++ on the path, or else of the clang that apt would install. The package exists since clang 14, and clang only
 # recommends it.
 sanitizer_package() {
   local version

@@ -49,7 +49,7 @@ with tempfile.TemporaryDirectory() as name:
     root = Path(name)
     (root / "cifar10").mkdir()
     write_cifar10(root / "cifar10")
-    write_image_folder(root / "pictures")
+    write_image_folder(root / "images")
     cifar = [*("--dataset", "cifar10", "--data", root / "cifar10"), *MODEL, "--batch-size", "20", "--threads", THREADS]
 
     run("inspect resnet18")
@@ -58,9 +58,9 @@ with tempfile.TemporaryDirectory() as name:
     run("inspect", root / "train" / "weights.safetensors")
     weights = ["--weights", root / "train" / "weights.safetensors"]
     run("compare --epochs 1 --optimizers sgd,adamw,muon,tensorion --out", root / "compare", *cifar, *weights)
-    pictures = ["--data", root / "pictures"]
-    run(f"train --dataset imagefolder --image-size 32 --model resnet18 {TINY} --out", root / "files", *pictures)
-    run(f"ablation --scale smoke {TINY} --optimizers balanced,online,modes-0,sgd --out", root / "ablation", *pictures)
-    run(f"tightness --scale smoke {TINY} --every 1 --certify 1000 --starts 2 --out", root / "tightness", *pictures)
+    images = ["--data", root / "images"]
+    run(f"train --dataset imagefolder --image-size 32 --model resnet18 {TINY} --out", root / "files", *images)
+    run(f"ablation --scale smoke {TINY} --optimizers balanced,online,modes-0,sgd --out", root / "ablation", *images)
+    run(f"tightness --scale smoke {TINY} --every 1 --certify 1000 --starts 2 --out", root / "tightness", *images)
     laplace = f"laplace --scale smoke --steps 20 --problems 3x6x2 --lrs 1e-2 --seeds 0 --threads {THREADS} --out"
     run(laplace, root / "laplace")

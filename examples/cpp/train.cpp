@@ -1,4 +1,4 @@
-// A small convolutional network learns which quarter of a picture is bright.
+// A small convolutional network learns which quarter of an image is bright.
 #include <tensorion/optimizer.h>
 #include <torch/nn.h>
 #include <torch/serialize.h>
@@ -20,11 +20,11 @@ int main() {
   for (int step = 1; step <= 60; ++step) {
     const auto labels = torch::randint(4, {64}, torch::kLong);
     const auto quarters = nn::functional::one_hot(labels, 4).to(torch::kFloat).view({64, 1, 2, 2});
-    const auto pictures =
+    const auto images =
         quarters.repeat_interleave(4, 2).repeat_interleave(4, 3) + 0.5 * torch::randn({64, 1, 8, 8});
 
     optimizer.zero_grad();
-    const auto loss = nn::functional::cross_entropy(model->forward(pictures), labels);
+    const auto loss = nn::functional::cross_entropy(model->forward(images), labels);
     loss.backward();
     optimizer.step();
 

@@ -13,16 +13,16 @@
 #include <optional>
 #include <set>
 
-#include "lab/commands/compare_results.h"
-#include "lab/commands/dry_run.h"
-#include "lab/commands/workers.h"
+#include "lab/experiments/compare_results.h"
 #include "lab/experiments/deviations.h"
+#include "lab/flags/dry_run.h"
 #include "lab/flags/validators.h"
 #include "lab/text/nearest.h"
 #include "lab/text/usage_error.h"
 #include "lab/training/interrupt.h"
 #include "lab/training/result_folder.h"
 #include "lab/training/run_all.h"
+#include "lab/training/workers.h"
 
 namespace tensorion::lab {
 namespace {
@@ -33,7 +33,7 @@ using nlohmann::ordered_json;
 template <typename T>
 void check_distinct(const std::vector<T>& values, const char* flag) {
   if (std::set<T>(values.begin(), values.end()).size() != values.size())
-    throw UsageError(std::string(flag) + " must not name one twice");
+    throw UsageError(std::string(flag) + " must not contain a value twice");
 }
 
 // `text` is an optimizer such as "sgd", a named optimizer such as "name=tensorion", or a method of the
@@ -41,10 +41,8 @@ void check_distinct(const std::vector<T>& values, const char* flag) {
 Method find_method(const std::string& text, const Preset* preset, const std::string& scale) {
   std::vector<std::string> known;
   if (preset != nullptr) {
-    for (const auto& method : preset->methods) {
-      if (method.method.name == text) return preset->method(method, scale);
-      known.push_back(method.method.name);
-    }
+    if (const auto* method = preset->find_method(text)) return preset->method(*method, scale);
+    for (const auto& method : preset->methods) known.push_back(method.method.name);
   }
   const auto equals = text.find('=');
   Method method{text.substr(0, equals), equals == std::string::npos ? text : text.substr(equals + 1)};
@@ -52,7 +50,7 @@ Method find_method(const std::string& text, const Preset* preset, const std::str
   known.insert(known.end(), names.begin(), names.end());
   TORCH_CHECK_VALUE(std::count(names.begin(), names.end(), method.optimizer) > 0 && !method.name.empty() &&
                         method.name.find('/') == std::string::npos,
-                    "--optimizers must be of ", c10::Join(", ", known), ", or NAME=OPTIMIZER, got '", text,
+                    "--optimizers must be from ", c10::Join(", ", known), ", or NAME=OPTIMIZER, got '", text,
                     "'");
   return method;
 }
@@ -93,7 +91,7 @@ void check_reference(const CompareOptions& options, const std::vector<RunConfig>
   std::vector<std::string> names;
   for (const auto& config : configs) names.push_back(method_name(config));
   if (!has_method(configs, options.reference)) {
-    throw UsageError("--reference must be one of the methods that are compared, " + c10::Join(", ", names) +
+    throw UsageError("--reference must be one of the compared methods, " + c10::Join(", ", names) +
                      ", got '" + options.reference + "'" + did_you_mean(options.reference, names));
   }
 }
@@ -115,12 +113,12 @@ Workload workload_of(const CompareOptions& options) {
 void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
   const std::string group = "Learning rate search";
   command
-      .add_flag(
-          "--grid", options.grid,
-          "First search a learning rate for every method on the same grid, by the accuracy on samples held "
-          "out from the training set (--validation), and compare at the rates that were found")
+      .add_flag("--grid", options.grid,
+                "First search the learning rate of every method on the same grid, by the accuracy on samples "
+                "that are "
+                "held out from the training set (--validation)")
       ->group(group);
-  command.add_option("--grid-lrs", options.search.lrs, "The grid")
+  command.add_option("--grid-lrs", options.search.lrs, "Learning rates of the grid")
       ->delimiter(',')
       ->check(positive_number())
       ->capture_default_str()
@@ -128,17 +126,19 @@ void add_rate_search_flags(CLI::App& command, CompareOptions& options) {
       ->group(group);
   command
       .add_option("--grid-fallback-lrs", options.search.fallback_lrs,
-                  "Then search --fallback-lr on this grid, at the best --lr, for every method that has a "
-                  "fallback (default: do not)")
+                  "Values for a second search: --fallback-lr at the best --lr, for every method that has a "
+                  "fallback (default: no second search)")
       ->delimiter(',')
       ->check(positive_number())
       ->needs("--grid")
       ->group(group);
-  command.add_option("--grid-epochs", options.search.epochs, "Epochs of its runs (default: --epochs)")
+  command
+      .add_option("--grid-epochs", options.search.epochs,
+                  "Number of epochs of the runs of the search (default: --epochs)")
       ->check(positive_count())
       ->needs("--grid")
       ->group(group);
-  command.add_option("--grid-seed", options.search.seed, "Seed of its runs")
+  command.add_option("--grid-seed", options.search.seed, "Seed of the runs of the search")
       ->check(non_negative_count())
       ->capture_default_str()
       ->needs("--grid")
@@ -233,19 +233,19 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
   command
       .add_option(
           "--optimizers", options.optimizers,
-          "Optimizers: sgd, adamw, muon, tensorion (or a preset's methods), NAME=OPTIMIZER for one under "
-          "another name (default: all)")
+          "Optimizers to compare: sgd, adamw, muon, tensorion, or the methods of the preset. NAME=OPTIMIZER "
+          "gives an optimizer another name (default: all)")
       ->delimiter(',')
       ->group("Optimizer");
-  command.add_option("--seeds", options.seeds, "Seeds: a run of every optimizer for each")
+  command.add_option("--seeds", options.seeds, "Seeds. Every optimizer has one run for each seed")
       ->delimiter(',')
       ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");
   command
       .add_option("--jobs", options.jobs,
-                  "Do so many runs at a time, each in a process of its own with --threads threads (default "
-                  "then: a share of the cores)")
+                  "Number of runs at a time, each in its own process with --threads threads (by default, the "
+                  "processes share the cores)")
       ->check(positive_count())
       ->capture_default_str()
       ->take_last()
@@ -253,8 +253,8 @@ void add_comparison_flags(CLI::App& command, CompareOptions& options) {
   command.add_flag("--worker", options.is_worker, "")->group("");  // --jobs starts processes with this flag
   command
       .add_option("--reference", options.reference,
-                  "Show the differences of test accuracies from this method, paired by seed, with 95 % "
-                  "confidence intervals")
+                  "Method with which the others are compared: shows the differences of the test accuracies, "
+                  "paired by seed, with 95 % confidence intervals")
       ->group("Output");
   add_rate_search_flags(command, options);
   add_run_flags(command, options.flags);
@@ -282,20 +282,20 @@ const Preset* find_preset(const std::string& name) {
 
 void add_compare(CLI::App& program) {
   const auto options = std::make_shared<CompareOptions>();
-  auto* command =
-      program.add_subcommand("compare", "Compare optimizers on the same data, from the same weights");
+  auto* command = program.add_subcommand(
+      "compare", "Compare optimizers on the same data, starting from the same weights");
   std::vector<std::string> names;
   for (const auto& preset : comparison_presets()) names.push_back(preset.name);
   command
       ->add_option("--preset", options->preset_name,
-                   "An experiment of the paper, or unfoldings: several unfoldings under one protocol")
+                   "An experiment of the paper, or unfoldings, which compares unfoldings under one protocol")
       ->check(one_of(names));
   add_comparison_flags(*command, *options);
   command->callback([command, options] {
     options->flags.given = given_flags(*command);
     if (!options->flags.config.file.empty()) apply_config(*command, options->flags.config.file);
     if (!command->get_option("--scale")->empty() && options->preset_name.empty())
-      throw UsageError("--scale needs --preset");
+      throw UsageError("--scale requires --preset");
     run_comparison(*command, *options, find_preset(options->preset_name));
   });
   before_help(*command, [command, options] {

@@ -7,7 +7,6 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
-#include <cmath>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -22,6 +21,7 @@
 #include "lab/text/result_table.h"
 #include "lab/text/strings.h"
 #include "lab/text/usage_error.h"
+#include "lab/training/comparison.h"
 #include "lab/training/device.h"
 #include "lab/training/evaluation.h"
 
@@ -174,13 +174,13 @@ void evaluate_weights(CLI::App& command, EvalOptions& options) {
   const auto model = make_model(fresh, data);
   const auto reinitialized = load_weights(*model, config.weights);
   TORCH_CHECK_VALUE(reinitialized.empty(), config.weights, " must have a head for the ", data.classes.size(),
-                    " classes of ", config.dataset, ", but the head is missing or has a different number");
+                    " classes of ", config.dataset,
+                    ", but its head is missing or has another number of classes");
   const auto result = evaluate(*model, test_loader(config, data), device, config.training.amp);
 
-  const auto count = static_cast<double>(data.test.count());
-  std::cout << string_printf(
-      "accuracy %.2f %% +- %.2f (binomial), loss %.4f on %ld test images\n\n", 100 * result.accuracy,
-      100 * std::sqrt(result.accuracy * (1 - result.accuracy) / count), result.loss, data.test.count());
+  std::cout << string_printf("accuracy %.2f %% +- %.2f (binomial), loss %.4f on %ld test images\n\n",
+                             100 * result.accuracy, 100 * binomial_error(result.accuracy, data.test.count()),
+                             result.loss, data.test.count());
   const bool is_small = static_cast<int64_t>(data.classes.size()) <= kMaxMatrixClasses;
   print_table(std::cout, is_small ? matrix_table(result.confusion, data.classes)
                                   : confusions_table(result.confusion, data.classes));

@@ -216,7 +216,7 @@ void print_table(const std::vector<Inspected>& tensors) {
     };
     if (std::any_of(tensors.begin(), tensors.begin() + i, alike)) continue;
     const auto others = std::count_if(tensors.begin() + i + 1, tensors.end(), alike);
-    TableRow first{entry.tensor.name + (others > 0 ? " (+" + std::to_string(others) + " alike)" : ""),
+    TableRow first{entry.tensor.name + (others > 0 ? " (+" + std::to_string(others) + " of this shape)" : ""),
                    c10::Join("x", entry.tensor.shape), std::to_string(parameter_order(entry.tensor.shape)),
                    updated_by(entry)};
     const auto add = [&](TableRow row, const MatrixNorms& norms, const std::string& remark) {
@@ -237,12 +237,13 @@ void print_table(const std::vector<Inspected>& tensors) {
     for (auto& row : rows) row.erase(row.begin());
   }
   print_rows(std::cout, rows, (named ? "l" : "") + std::string("lrllrrr") + (valued ? "rr" : "") + "l");
-  std::cout << '\n'
-            << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << elements
-            << " elements; a step on the balanced unfoldings: " << short_number(balanced_gflop(tensors))
-            << " GFLOP\n"
-            << "(order: modes without leading sizes of 1; GFLOP: m^2 n for the Gram matrix and 2 m^2 n for a "
-               "product, m <= n)\n";
+  std::cout
+      << '\n'
+      << tensors.size() << (tensors.size() == 1 ? " tensor, " : " tensors, ") << elements
+      << " elements; a step on the balanced unfoldings: " << short_number(balanced_gflop(tensors))
+      << " GFLOP\n"
+      << "(order: number of modes without leading modes of size 1; GFLOP: m^2 n for the Gram matrix and "
+         "2 m^2 n for one product, m <= n)\n";
   if (valued) {
     std::cout << "(nuclear, spectral: norms of the unfolding; the tensor's dual norm is the largest nuclear "
                  "norm, and its relaxed norm is at most the smallest spectral norm)\n";
@@ -278,8 +279,9 @@ void add_inspect(CLI::App& program) {
       ->required();
   command->add_flag("--json", options->json, "Print JSON instead of a table");
   command
-      ->add_option("--convolution", options->convolution.size,
-                   "Show the norms of the file's kernels as convolutions on inputs of this height and width")
+      ->add_option(
+          "--convolution", options->convolution.size,
+          "Show the norms of the kernels in the file as convolutions on inputs of this height and width")
       ->check(positive_count());
   command
       ->add_option("--certify", options->convolution.certified,
@@ -290,7 +292,7 @@ void add_inspect(CLI::App& program) {
     std::vector<Inspected> tensors;
     const bool file = options->shapes.ends_with(".safetensors") || is_file(options->shapes);
     if (options->convolution.size > 0) {
-      if (!file) throw UsageError("--convolution needs a safetensors file, got '" + options->shapes + "'");
+      if (!file) throw UsageError("--convolution requires a safetensors file, got '" + options->shapes + "'");
       show_convolutions(options->shapes, options->convolution, options->json);
       return;
     }

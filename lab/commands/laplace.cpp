@@ -89,11 +89,11 @@ void check_folder(const LaplaceFlags& flags) {
   const auto path = flags.out / "config.json";
   if (!fs::exists(path)) return;
   const auto now = fixed_options(flags);
-  read_json(path, [&](const nlohmann::json& begun) {
+  read_json(path, [&](const nlohmann::json& recorded) {
     for (const auto& [key, value] : now.items()) {
-      TORCH_CHECK_VALUE(begun.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
-                        " was begun with other options: ", key, " ",
-                        begun.value(key, nlohmann::json()).dump(), ", got ", value.dump());
+      TORCH_CHECK_VALUE(recorded.value(key, nlohmann::json()) == nlohmann::json(value), flags.out.string(),
+                        " was started with other options: ", key, " ",
+                        recorded.value(key, nlohmann::json()).dump(), ", got ", value.dump());
     }
   });
 }
@@ -102,9 +102,8 @@ void print_dry_run(const CLI::App& command, const LaplaceStudy& study) {
   const LaplaceCosts costs(study);
   std::cout << to_toml(resolved_flags(command, {})) << '\n';
   print_table(std::cout, cost_table(study, costs));
-  std::cout
-      << study.runs() << " runs, about " << duration(costs.seconds(study, LaplaceRecord({})))
-      << " without learning rates beyond the grid; no run was started and nothing was written (--dry-run)\n";
+  std::cout << study.runs() << " runs, about " << duration(costs.seconds(study, LaplaceRecord({})))
+            << ", not counting learning rates beyond the grid; nothing was run or written (--dry-run)\n";
 }
 
 void run_laplace(const CLI::App& command, LaplaceFlags& flags) {
@@ -149,8 +148,7 @@ void run_laplace(const CLI::App& command, LaplaceFlags& flags) {
   }
   tables.back().notes = {
       "(error: (x'Ax / x'x - eigenvalue) / eigenvalue; residual: ||Ax - (x'Ax / x'x) x|| / (eigenvalue "
-      "||x||); both "
-      "are geometric means over the seeds at the learning rate with the smallest error)",
+      "||x||); both are geometric means over the seeds at the learning rate with the smallest error)",
       "(seconds: time of the steps of the fastest seed)",
       "(the paper shows this experiment in figures only, so there are no numbers to compare with)"};
   ordered_json summary{{"experiment", "laplace"}, {"config", to_json(flags)}, {"problems", results}};
@@ -167,15 +165,16 @@ void run_laplace(const CLI::App& command, LaplaceFlags& flags) {
 void add_laplace(CLI::App& program) {
   const auto flags = std::make_shared<LaplaceFlags>();
   auto* command = program.add_subcommand(
-      "laplace",
-      "The smallest eigenpair of a Laplacian in many dimensions, over the cores of a tensor train");
+      "laplace", "Compute the smallest eigenpair of a high-dimensional Laplacian in tensor-train form");
   auto& study = flags->study;
   add_config_flags(*command, flags->config);
   add_dry_run_flag(*command, flags->config);
   command->get_option("--dry-run")
-      ->description("Print all options, the time of a step and of all runs, and do not start a run");
+      ->description("Print all options and the time of a step and of all runs, without running");
   add_scale(*command, flags->scale);
-  command->add_option("--problems", flags->problems, "Dimensions x points x rank, such as 10x32x8,20x32x8")
+  command
+      ->add_option("--problems", flags->problems,
+                   "Problems as dimensions x points x rank, such as 10x32x8,20x32x8")
       ->delimiter(',');
   command->add_option("--optimizers", study.optimizers, "Optimizers")
       ->delimiter(',')
@@ -183,17 +182,19 @@ void add_laplace(CLI::App& program) {
       ->capture_default_str();
   command->add_option("--lrs", study.grid.lrs, "Learning rates")->delimiter(',')->check(positive_number());
   command
-      ->add_option(
-          "--extend-lrs", study.grid.extensions,
-          "Learning rates to try beyond the edge of --lrs, as many as this, while the best one is there")
+      ->add_option("--extend-lrs", study.grid.extensions,
+                   "Maximum number of learning rates to try beyond the edge of --lrs while the best one is "
+                   "at the edge")
       ->check(non_negative_count())
       ->capture_default_str();
-  command->add_option("--seeds", study.grid.seeds, "Seeds of the random trains that runs start from")
+  command
+      ->add_option("--seeds", study.grid.seeds, "Seeds of the random tensor trains from which the runs start")
       ->delimiter(',')
       ->check(non_negative_count());
   command
-      ->add_option("--steps", study.budgets,
-                   "Steps of a run; several numbers are budgets, each with its own runs and its own schedule")
+      ->add_option(
+          "--steps", study.budgets,
+          "Number of steps of a run. Several numbers are budgets, each with its own runs and schedule")
       ->delimiter(',')
       ->check(positive_count());
   command->add_option("--schedule", study.options.schedule.name, "Learning rate schedule")
@@ -207,14 +208,14 @@ void add_laplace(CLI::App& program) {
       ->add_option("--polar", study.options.polar,
                    "Method of the polar factor: auto, halley, newton_schulz, svd")
       ->capture_default_str();
-  command->add_option("--dtype", flags->dtype, "Type of the cores and of the computation")
+  command->add_option("--dtype", flags->dtype, "Data type of the cores and of the computation")
       ->check(one_of({"float64", "float32"}))
       ->capture_default_str();
-  command->add_option("--threads", flags->threads, "Threads of torch")
+  command->add_option("--threads", flags->threads, "Number of threads of torch")
       ->check(thread_count())
       ->capture_default_str();
-  command->add_option("--out", flags->out, "Folder of the results")->capture_default_str();
-  command->add_flag("--resume", flags->resume, "Keep the runs that the folder has, and add the others");
+  command->add_option("--out", flags->out, "Folder for the results")->capture_default_str();
+  command->add_flag("--resume", flags->resume, "Keep the finished runs in --out and add the missing ones");
   before_help(*command, [command, flags] { show_defaults(*command, scale_values(flags->scale)); });
   command->callback([command, flags] {
     if (!flags->config.file.empty()) apply_config(*command, flags->config.file);

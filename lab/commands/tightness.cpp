@@ -6,17 +6,16 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
-#include <algorithm>
 #include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lab/commands/dry_run.h"
 #include "lab/experiments/convolution_norms.h"
 #include "lab/experiments/deviations.h"
 #include "lab/experiments/figures.h"
 #include "lab/experiments/presets.h"
 #include "lab/experiments/tightness.h"
+#include "lab/flags/dry_run.h"
 #include "lab/flags/run_flags.h"
 #include "lab/flags/validators.h"
 #include "lab/io/atomic_file.h"
@@ -90,7 +89,7 @@ class Collector : public TrainingObserver {
   std::vector<Tightness> collected_;
 };
 
-// The flags of the paper's run, which is that of the preset cifar10.
+// The flags of the paper's run, which is a run of the preset cifar10.
 FlagValues default_values(const std::string& scale) {
   const auto& preset = comparison_presets().front();
   auto values = preset.scale(scale);
@@ -102,10 +101,7 @@ FlagValues default_values(const std::string& scale) {
 
 Method default_method(const std::string& scale) {
   const auto& preset = comparison_presets().front();
-  return preset.method(
-      *std::find_if(preset.methods.begin(), preset.methods.end(),
-                    [](const PresetMethod& method) { return method.method.name == kMethod; }),
-      scale);
+  return preset.method(*preset.find_method(kMethod), scale);
 }
 
 void show_help_defaults(CLI::App& command, const TightnessOptions& options) {
@@ -132,8 +128,8 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   }
   const int64_t steps = config.training.epochs * train_loader(config, data).batches();
   if (options.every > steps) {
-    throw UsageError(c10::str("--every must be at most the steps of the run, ", steps, ", got ",
-                              options.every, ": no momentum would be measured"));
+    throw UsageError(
+        c10::str("--every must be at most ", steps, ", the number of steps of the run, got ", options.every));
   }
   if (!fs::exists(folder / "summary.json")) print_plan({config}, data, workload);
   const InterruptGuard guard;
@@ -143,15 +139,16 @@ void run_tightness(CLI::App& command, TightnessOptions& options) {
   write_config(command, options.flags, {config}, folder);
   Collector collector(options, folder / "metrics.jsonl", progress);
   const auto summary = run_training(config, data, run_options(options.flags, folder / "run"), collector);
-  if (summary.diverged) throw std::runtime_error("diverged: " + summary.reason);
-  TORCH_CHECK_VALUE(!collector.collected().empty(), "no momentum was measured: the model has no kernels");
+  if (summary.diverged) throw std::runtime_error("the run diverged: " + summary.reason);
+  TORCH_CHECK_VALUE(!collector.collected().empty(),
+                    "no momentum was measured, because the model has no kernels");
 
   const auto kernels = read_safetensors(folder / "run" / "weights.safetensors").tensors;
   const auto convolutions = convolution_norms(kernels, options.convolution);
   std::vector<ResultTable> tables{tightness_table(collector.collected()), layer_table(collector.collected()),
                                   convolution_table(convolutions, options.convolution)};
   auto& notes = tables.front().notes;
-  notes.emplace_back("Deviations from the paper, and choices that it leaves open:");
+  notes.emplace_back("Deviations from the paper, and our choices where it does not specify a value:");
   for (const auto& sentence : config.deviations) notes.push_back("- " + sentence);
   auto settings = to_json(config);
   settings["scale"] = options.scale;
@@ -173,11 +170,12 @@ void add_tightness(CLI::App& program) {
   const auto options = std::make_shared<TightnessOptions>();
   auto* command = program.add_subcommand(
       "tightness",
-      "Measure how tight the relaxation and the balanced unfolding are on the momenta of a training");
+      "Measure how tight the relaxation and the balanced unfolding are on momenta of a training run");
   add_scale(*command, options->scale);
-  command->add_option("--every", options->every, "Steps from one measurement to the next")
+  command->add_option("--every", options->every, "Number of steps between two measurements")
       ->check(positive_count());
-  command->add_option("--starts", options->starts, "Random starts of the power method for ||X||_sigma")
+  command
+      ->add_option("--starts", options->starts, "Number of random starts of the power method for ||X||_sigma")
       ->check(positive_count())
       ->capture_default_str();
   command
@@ -187,10 +185,12 @@ void add_tightness(CLI::App& program) {
       ->capture_default_str();
   command
       ->add_option("--certify", options->convolution.certified,
-                   "Certify the relaxed norm of trained kernels of up to so many elements")
+                   "Certify the relaxed norm of trained kernels with at most this many elements")
       ->check(non_negative_count())
       ->capture_default_str();
-  command->add_option("--seed", options->flags.common.seed, "Seed of the weights and of the data's order")
+  command
+      ->add_option("--seed", options->flags.common.seed,
+                   "Seed for the initial weights and the order of the data")
       ->check(non_negative_count())
       ->capture_default_str()
       ->group("Training");

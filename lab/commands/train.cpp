@@ -8,7 +8,7 @@
 #include <iostream>
 #include <memory>
 
-#include "lab/commands/dry_run.h"
+#include "lab/flags/dry_run.h"
 #include "lab/flags/run_flags.h"
 #include "lab/flags/validators.h"
 #include "lab/text/strings.h"
@@ -74,8 +74,8 @@ void train(CLI::App& command, TrainOptions& options) {
 
 void add_train(CLI::App& program) {
   const auto options = std::make_shared<TrainOptions>();
-  auto* command = program.add_subcommand("train", "Train a model");
-  command->add_option("--optimizer", options->optimizer, "The optimizer")
+  auto* command = program.add_subcommand("train", "Train one model");
+  command->add_option("--optimizer", options->optimizer, "Optimizer")
       ->check(one_of(optimizer_names()))
       ->capture_default_str()
       ->group("Optimizer");

@@ -45,8 +45,9 @@ constexpr int64_t kSmallSide = 64;        // by default, images up to this size 
 constexpr int64_t kLargeImageSize = 224;  // default size for larger images
 constexpr const char* kDebianFashionMnist = "/usr/share/datasets/fashion-mnist";
 
-const Layout kImageFolder{has_image_folder, read_image_folder,
-                          "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg); .png too"};
+const Layout kImageFolder{
+    has_image_folder, read_image_folder,
+    "train/<class>/*.jpg and val/<class>/*.jpg (or test/<class>/*.jpg); .png files are accepted too"};
 
 // The CIFAR normalizations are those of mmpretrain's standard pipelines.
 const std::vector<Entry>& entries() {
@@ -103,7 +104,7 @@ const std::vector<Entry>& entries() {
        std::nullopt,
        std::nullopt,
        imagenet,
-       "your own pictures"},
+       "your own images"},
   };
   return all;
 }
@@ -132,7 +133,7 @@ Found find_folder(const Entry& entry, const fs::path& given) {
     if (environment != nullptr && *environment != '\0') places.emplace_back(environment, "TENSORION_DATA");
     if (entry.layouts[0].read == read_fashion_mnist) places.emplace_back(kDebianFashionMnist, "Debian");
   }
-  std::string looked;
+  std::string searched;
   for (const auto& [place, by] : places) {
     std::vector<fs::path> folders{place};
     for (const char* name : entry.folders) folders.push_back(place / name);
@@ -141,15 +142,16 @@ Found find_folder(const Entry& entry, const fs::path& given) {
         if (layout.is_there(folder)) return {folder, &layout};
       }
     }
-    looked += "\n  looked in: " + place.string() + " (" + by + ")" +
-              (is_folder(place) ? "" : ", which is not there");
+    searched += "\n  searched: " + place.string() + " (" + by + ")" +
+                (is_folder(place) ? "" : ", which does not exist");
   }
-  if (places.empty()) looked = "\n  looked in: nowhere, as neither --data DIR nor TENSORION_DATA is given";
+  if (places.empty())
+    searched = "\n  searched: no folder, because neither --data DIR nor TENSORION_DATA is set";
   std::string expected;
   for (const auto& layout : entry.layouts) {
     expected += (expected.empty() ? "" : "\n        or: ") + std::string(layout.description);
   }
-  throw std::runtime_error("[tensorion.data] data set " + std::string(entry.name) + " not found" + looked +
+  throw std::runtime_error("[tensorion.data] data set " + std::string(entry.name) + " not found" + searched +
                            "\n  expected: " + expected + "\n    in DIR or DIR/" + entry.name +
                            "\n  get it with: " + entry.where_to_get);
 }
@@ -184,10 +186,9 @@ RawSplit hold_out(RawSplit& train, const DatasetOptions& options) {
   const auto total = static_cast<int64_t>(train.labels.size());
   const int64_t used = std::min(total, options.limit_train.value_or(total));
   const int64_t count = *options.validation > 0 ? *options.validation : std::max<int64_t>(1, used / 10);
-  TORCH_CHECK_VALUE(count < total,
-                    "[tensorion.data] --validation must leave samples to train on: it must be less than ",
-                    total, ", got ", count);
-  // The seed must differ from that of limit_train, or both would choose the same samples.
+  TORCH_CHECK_VALUE(count < total, "[tensorion.data] --validation must be less than ", total,
+                    ", the number of training samples, got ", count);
+  // The seed must differ from the seed of limit_train, or both would choose the same samples.
   const auto chosen = balanced_subset(train.labels, count, options.subset_seed + 1);
   std::vector<int64_t> others;
   for (int64_t i = 0, next = 0; i < total; ++i) {
@@ -229,7 +230,7 @@ DatasetSplits load_dataset(const std::string& name, const DatasetOptions& option
   const auto [folder, layout] = find_folder(entry, options.folder);
   RawSplits raw = layout->read(folder);
   if (entry.classes && static_cast<int64_t>(raw.classes.size()) != *entry.classes) {
-    throw FileError(folder, name + " has " + std::to_string(*entry.classes) + " classes, got " +
+    throw FileError(folder, name + " must have " + std::to_string(*entry.classes) + " classes, got " +
                                 std::to_string(raw.classes.size()));
   }
   const auto own_size = common_size(entry, raw, options.image_size);
@@ -259,7 +260,7 @@ DatasetSplits load_dataset(const std::string& name, const DatasetOptions& option
   } else {
     // Pretrained weights expect three channels.
     const bool is_pretrained = options.resized && entry.normalization.mean.size() == kRgbChannels;
-    const auto resized = is_pretrained ? *options.resized : ResizedPictures{entry.normalization};
+    const auto resized = is_pretrained ? *options.resized : PretrainedPreprocessing{entry.normalization};
     const double shorter_side = static_cast<double>(side) / resized.crop_pct;
     out.test_transform.crop =
         CenterCrop{is_pretrained ? static_cast<int64_t>(shorter_side) : std::lround(shorter_side)};

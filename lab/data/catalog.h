@@ -18,7 +18,7 @@ std::vector<std::string> dataset_names();
 std::string dataset_title(const std::string& name);
 
 // The preprocessing of resized images that the weights of a model expect.
-struct ResizedPictures {
+struct PretrainedPreprocessing {
   Normalization normalization;
   Interpolation interpolation = Interpolation::kBilinear;
   double crop_pct = 0.875;  // fraction of the shorter side that the center crop keeps at test time
@@ -42,7 +42,7 @@ struct DatasetOptions {
   std::string flip = "horizontal";  // random flips in training: none, horizontal or both
   bool transpose = false;           // exchange height and width of all images
   // By default, the normalization of the data set and bilinear interpolation.
-  std::optional<ResizedPictures> resized = std::nullopt;
+  std::optional<PretrainedPreprocessing> resized = std::nullopt;
   // If the images of a split need more bytes than this, they are decoded on demand.
   int64_t memory_limit = default_memory_limit();
 };

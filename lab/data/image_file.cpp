@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "lab/data/jpeg.h"
 #include "lab/data/png.h"
@@ -15,7 +16,8 @@ template <typename Decoder>
 void decode_with(std::string_view bytes, const std::filesystem::path& path,
                  const std::function<uint8_t*(ImageSize)>& target) {
   Decoder decoder(bytes, path);
-  decoder.decode(target(decoder.size()));
+  uint8_t* pixels = target(decoder.size());
+  std::move(decoder).decode(pixels);
 }
 
 }  // namespace

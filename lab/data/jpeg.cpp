@@ -116,7 +116,7 @@ ImageSize JpegDecoder::size() const {
   return {static_cast<int64_t>(state_->info.image_height), static_cast<int64_t>(state_->info.image_width)};
 }
 
-void JpegDecoder::decode(uint8_t* pixels) {
+void JpegDecoder::decode(uint8_t* pixels) && {
   State& state = *state_;
   const auto [height, width] = size();
   const bool is_cmyk = state.info.out_color_space == JCS_CMYK;

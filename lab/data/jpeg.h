@@ -21,8 +21,8 @@ class JpegDecoder {
 
   ImageSize size() const;
 
-  // Writes 3 x height x width bytes. May be called only once.
-  void decode(uint8_t* pixels);
+  // Writes 3 x height x width bytes. This uses up the decoder.
+  void decode(uint8_t* pixels) &&;
 
  private:
   struct State;

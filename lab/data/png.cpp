@@ -79,7 +79,7 @@ ImageSize PngDecoder::size() const {
           static_cast<int64_t>(png_get_image_width(state_->png, state_->info))};
 }
 
-void PngDecoder::decode(uint8_t* pixels) {
+void PngDecoder::decode(uint8_t* pixels) && {
   State& state = *state_;
   const auto [height, width] = size();
   // The whole image is buffered, because interlaced images are decoded in seven passes over all rows.

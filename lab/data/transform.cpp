@@ -95,7 +95,7 @@ void apply(const Transform& transform, const ImageView& image, Random random, bo
                     "[tensorion.data] expected a mean and a standard deviation for each of ", image.channels,
                     " channels, got ", mean.size(), " and ", std.size());
   TORCH_CHECK_VALUE(!transform.transpose || transform.size.height == transform.size.width,
-                    "[tensorion.data] only square pictures can be transposed, got ", transform.size.height,
+                    "[tensorion.data] only square images can be transposed, got ", transform.size.height,
                     " x ", transform.size.width);
   const bool flip = transform.flip && random.coin();
   const bool flip_vertical = transform.flip_vertical && random.coin();
@@ -105,8 +105,9 @@ void apply(const Transform& transform, const ImageView& image, Random random, bo
   };
   if (const auto* padded = std::get_if<PaddedCrop>(&transform.crop)) {
     TORCH_CHECK_VALUE(image.size == transform.size,
-                      "[tensorion.data] a padded crop keeps the size, expected ", transform.size.height,
-                      " x ", transform.size.width, ", got ", image.size.height, " x ", image.size.width);
+                      "[tensorion.data] a padded crop does not resize: expected an image of ",
+                      transform.size.height, " x ", transform.size.width, ", got ", image.size.height, " x ",
+                      image.size.width);
     const int64_t top = random.below(2 * padded->padding + 1) - padded->padding;
     const int64_t left = random.below(2 * padded->padding + 1) - padded->padding;
     padded_crop(image, top, left, output);
@@ -116,7 +117,7 @@ void apply(const Transform& transform, const ImageView& image, Random random, bo
   } else {
     const int64_t side = std::get<CenterCrop>(transform.crop).shorter_side;
     TORCH_CHECK_VALUE(side >= transform.size.height && side >= transform.size.width,
-                      "[tensorion.data] the shorter side before the centre crop must be at least ",
+                      "[tensorion.data] the shorter side before the center crop must be at least ",
                       transform.size.height, " x ", transform.size.width, ", got ", side);
     const int64_t shorter = std::min(image.size.height, image.size.width);
     const ImageSize whole{side * image.size.height / shorter, side * image.size.width / shorter};

@@ -79,7 +79,9 @@ ResultTable convolution_table(const std::vector<ConvolutionNorms>& norms, const 
                           string_printf("%.3f", layer.convolution / layer.spectral)});
   }
   table.notes = {
-      "(stride 1, inputs that wrap around; ||K||_sigma from below by the power method; ||K||_Sigma: bounds)"};
+      "(stride 1, periodic inputs; ||K||_sigma: lower bound from the power method; ||K||_Sigma: lower and "
+      "upper "
+      "bound)"};
   return table;
 }
 

@@ -13,67 +13,56 @@ bool is_tensorion(const RunConfig& config) {
   return config.optimizer == "muon" || config.optimizer == "tensorion";
 }
 
-const PresetMethod* find_method(const Preset& preset, const std::string& name) {
-  for (const auto& method : preset.methods) {
-    if (method.method.name == name) return &method;
-  }
-  return nullptr;
-}
-
-std::string option_of(const PresetMethod& method, const std::string& option) {
-  for (const auto& [name, value] : method.method.options) {
-    if (name == option) return value;
-  }
-  return "";
-}
-
 void add_data_and_model(std::vector<std::string>& out, const Preset& preset, const RunConfig& config) {
   const auto differs = [&](const std::string& what, const std::string& own, const char* flag) {
-    const auto paper = flag_of(preset, flag);
-    if (own != paper) out.push_back(what + " is " + own + "; the paper has " + paper + ".");
+    const auto paper = preset.paper_flag(flag);
+    if (own != paper) out.push_back(what + " is " + own + "; in the paper it is " + paper + ".");
   };
   differs("The data set", config.dataset, "--dataset");
   differs("The model", config.model, "--model");
   differs("The number of epochs", std::to_string(config.training.epochs), "--epochs");
-  if (config.width != 1) out.push_back(string_printf("The model has %g of the width.", config.width));
+  if (config.width != 1)
+    out.push_back(string_printf("The width of the model is multiplied by %g.", config.width));
   if (!config.depths.empty())
-    out.push_back("The stages have " + c10::Join(", ", config.depths) + " blocks, fewer than the paper's.");
+    out.push_back("The stages have " + c10::Join(", ", config.depths) + " blocks, unlike the paper's model.");
   const auto& data = config.data;
   if (data.limit_train)
-    out.push_back(string_printf("Training uses %ld samples, a part of the training set.", *data.limit_train));
+    out.push_back(string_printf("Training uses only %ld samples of the training set.", *data.limit_train));
   if (data.limit_test)
-    out.push_back(string_printf("Testing uses %ld samples, a part of the test set.", *data.limit_test));
+    out.push_back(string_printf("Testing uses only %ld samples of the test set.", *data.limit_test));
   if (data.validation) out.emplace_back("A part of the training set is held out for validation.");
-  if (data.image_size) out.push_back(string_printf("Pictures are resized to %ld pixels.", *data.image_size));
-  if (data.transpose) out.emplace_back("Pictures are transposed.");
+  if (data.image_size) out.push_back(string_printf("Images are resized to %ld pixels.", *data.image_size));
+  if (data.transpose) out.emplace_back("Images are transposed.");
   if (data.flip != "horizontal")
-    out.emplace_back(data.flip == "none" ? "Pictures are not flipped." : "Pictures are flipped both ways.");
+    out.emplace_back(data.flip == "none" ? "Images are not flipped."
+                                         : "Images are flipped in both directions.");
 }
 
 void add_optimizer(std::vector<std::string>& out, const Preset& preset, const RunConfig& config) {
   const auto& name = method_name(config);
-  const auto* method = find_method(preset, name);
+  const auto* method = preset.find_method(name);
   if (method == nullptr) {
-    out.push_back("The paper does not have the method " + name + ".");
+    out.push_back("The method " + name + " is not in the paper.");
   } else {
     const auto& options = config.optimizer_options;
-    const double lr = to_number(option_of(*method, "lr"), "lr");
+    const double lr = to_number(method->option("lr"), "lr");
     if (options.lr() != lr)
-      out.push_back(name + string_printf(" has the learning rate %g; the paper has %g.", options.lr(), lr));
-    const double decay = to_number(option_of(*method, "weight_decay"), "weight_decay");
+      out.push_back(string_printf("The learning rate of %s is %g; in the paper it is %g.", name.c_str(),
+                                  options.lr(), lr));
+    const double decay = to_number(method->option("weight_decay"), "weight_decay");
     if (options.weight_decay() != decay)
-      out.push_back(
-          name + string_printf(" has the weight decay %g; the paper has %g.", options.weight_decay(), decay));
-    const auto schedule = option_of(*method, "schedule");
+      out.push_back(string_printf("The weight decay of %s is %g; in the paper it is %g.", name.c_str(),
+                                  options.weight_decay(), decay));
+    const auto schedule = method->option("schedule");
     if (config.training.schedule.name != schedule)
-      out.push_back(name + " has the schedule " + config.training.schedule.name + "; the paper has " +
-                    schedule + ".");
+      out.push_back("The schedule of " + name + " is " + config.training.schedule.name +
+                    "; in the paper it is " + schedule + ".");
   }
   if (!is_tensorion(config)) return;
   const auto& polar = config.optimizer_options.polar();
   if (polar != preset.polar) {
-    out.push_back(name + " computes polar factors by polar=" + polar +
-                  (polar == "auto" ? ", on the CPU the rational filter" : "") + "; the paper uses " +
+    out.push_back("Polar factors of " + name + " are computed with --polar " + polar +
+                  (polar == "auto" ? ", which is the rational filter on a CPU" : "") + "; the paper uses " +
                   (preset.polar == "svd" ? "the SVD." : "Newton-Schulz (--polar newton_schulz)."));
   }
 }
@@ -87,26 +76,28 @@ void add_choices(std::vector<std::string>& out, const Preset& preset, const std:
   out.push_back(string_printf("The batch size, %ld, is our choice.", configs.front().batch_size));
   if (any([](const RunConfig& config) { return config.optimizer != "adamw"; })) {
     out.emplace_back(
-        "The momentum (by default 0.95 for Tensorion and 0.9 for SGD) is our choice; the paper names none.");
+        "The momentum (by default 0.95 for Tensorion and 0.9 for SGD) is our choice; the paper does not "
+        "specify "
+        "it.");
   }
   if (has_schedule("onecycle") && configs.front().training.schedule.cycle_momentum) {
     out.emplace_back(
-        "onecycle moves the momentum, and beta1 of AdamW, between 0.95 and 0.85, as torch's OneCycleLR "
+        "onecycle cycles the momentum, and beta1 of AdamW, between 0.95 and 0.85, as torch's OneCycleLR "
         "does.");
   }
   if (has_schedule("multistep")) {
     const auto& training = configs.front().training;
-    out.push_back(string_printf("multistep multiplies the learning rate by %g after the epochs ",
-                                training.schedule.gamma) +
-                  c10::Join(", ", epochs_of_milestones(training.schedule, training.epochs)) + ".");
+    out.push_back(
+        string_printf("multistep multiplies the learning rate by %g after epochs ", training.schedule.gamma) +
+        c10::Join(", ", epochs_of_milestones(training.schedule, training.epochs)) + ".");
   }
   for (const auto& config : configs) {
     if (!is_tensorion(config)) continue;
     const auto& options = config.optimizer_options;
     const double fallback_lr = options.fallback_lr().value_or(options.lr());
-    out.push_back(
-        method_name(config) +
-        string_printf(" has the learning rate %g for the fallback; the paper names none.", fallback_lr));
+    out.push_back(string_printf(
+        "The learning rate of the fallback of %s, %g, is our choice; the paper does not specify it.",
+        method_name(config).c_str(), fallback_lr));
   }
   out.insert(out.end(), preset.choices.begin(), preset.choices.end());
 }
@@ -119,7 +110,8 @@ std::vector<std::string> deviations(const Preset& preset, const std::vector<RunC
   add_data_and_model(out, preset, configs.front());
   for (const auto& config : configs) add_optimizer(out, preset, config);
   if (configs.front().weights.empty() && preset.is_finetuning)
-    out.emplace_back("Training starts from random weights; the paper fine-tunes timm's (--weights FILE).");
+    out.emplace_back(
+        "Training starts from random weights; the paper fine-tunes timm's weights (--weights FILE).");
   add_choices(out, preset, configs);
   return out;
 }

@@ -44,7 +44,7 @@ void draw_figures(const std::filesystem::path& folder) {
   if (drawn) {
     std::cout << "figures in " << (folder / "report").string() << '\n';
   } else {
-    std::cout << "figures: tensorion report " << folder.string() << '\n';
+    std::cout << "to draw figures: tensorion report " << folder.string() << '\n';
   }
 }
 

@@ -36,8 +36,8 @@ std::string LaplaceProblem::str() const {
 
 LaplaceProblem LaplaceProblem::parse(const std::string& text) {
   const auto parts = split(text, 'x');
-  TORCH_CHECK_VALUE(parts.size() == 3, "a problem must be dimensions x points x rank, such as 10x32x8, got '",
-                    text, "'");
+  TORCH_CHECK_VALUE(parts.size() == 3,
+                    "a problem must have the form DIMENSIONSxPOINTSxRANK, such as 10x32x8, got '", text, "'");
   const auto number = [&](size_t i, const char* what) {
     const auto value = to_integer(parts[i], std::string("the ") + what + " of a problem");
     TORCH_CHECK_VALUE(value >= 1, "the ", what, " of a problem must be at least 1, got '", text, "'");

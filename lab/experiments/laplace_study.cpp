@@ -59,7 +59,7 @@ double LaplaceCosts::seconds(const LaplaceStudy& study, const LaplaceRecord& rec
 }
 
 ResultTable cost_table(const LaplaceStudy& study, const LaplaceCosts& costs) {
-  ResultTable table{.title = "Milliseconds of a step", .header = {"problem"}, .rows = {}, .alignment = "l"};
+  ResultTable table{.title = "Milliseconds per step", .header = {"problem"}, .rows = {}, .alignment = "l"};
   table.header.insert(table.header.end(), study.optimizers.begin(), study.optimizers.end());
   table.alignment.append(study.optimizers.size(), 'r');
   for (const auto& problem : study.problems) {
@@ -90,7 +90,7 @@ std::vector<LaplaceSweep> LaplaceRunner::sweep(const LaplaceProblem& problem) {
       std::string line =
           string_printf("%s, %ld steps, %s: ", problem.str().c_str(), steps, optimizer.c_str());
       if (best == nullptr) {
-        line += "all diverged";
+        line += "all runs diverged";
       } else {
         line += string_printf("best lr %.3g%s, error %.2e", best->lr,
                               sweep.is_best_at_edge() ? " (at the edge of the grid)" : "", best->error);

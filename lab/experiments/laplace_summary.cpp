@@ -1,10 +1,10 @@
 #include "lab/experiments/laplace_summary.h"
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lab/experiments/laplacian.h"
+#include "lab/io/json_file.h"
 #include "lab/text/strings.h"
 
 namespace tensorion::lab {
@@ -12,17 +12,13 @@ namespace {
 
 using nlohmann::ordered_json;
 
-ordered_json finite(double value) {
-  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
-}
-
 ordered_json to_json(const LaplaceSweep& sweep) {
   auto rates = ordered_json::array();
   for (const auto& rate : sweep.rates) {
     rates.push_back({{"lr", rate.lr},
                      {"diverged", rate.diverged},
-                     {"error", finite(rate.error)},
-                     {"residual", finite(rate.residual)},
+                     {"error", finite_or_null(rate.error)},
+                     {"residual", finite_or_null(rate.residual)},
                      {"seconds_per_step", rate.seconds_per_step}});
   }
   ordered_json out{{"optimizer", sweep.optimizer},
@@ -64,7 +60,8 @@ ordered_json to_json(const LaplaceProblem& problem, const std::vector<LaplaceSwe
 ResultTable laplace_table(const LaplaceProblem& problem, const std::vector<LaplaceSweep>& sweeps) {
   ResultTable table;
   table.title = string_printf(
-      "Laplacian in %ld dimensions, %ld points each, trains of rank %ld: smallest eigenvalue %.10g",
+      "Laplacian in %ld dimensions with %ld points each, tensor trains of rank %ld: smallest eigenvalue "
+      "%.10g",
       problem.d, problem.n, problem.rank, smallest_eigenvalue(problem.d, problem.n));
   table.header = {"steps", "optimizer", "best lr", "error", "residual", "seconds", "ms/step", "best lr is"};
   table.alignment = "rlrrrrrl";

@@ -18,8 +18,8 @@ std::string part_of_data(const RunConfig& config) {
 }  // namespace
 
 bool matches_paper(const Preset& preset, const RunConfig& config) {
-  return config.dataset == flag_of(preset, "--dataset") && config.model == flag_of(preset, "--model") &&
-         std::to_string(config.training.epochs) == flag_of(preset, "--epochs") && config.width == 1 &&
+  return config.dataset == preset.paper_flag("--dataset") && config.model == preset.paper_flag("--model") &&
+         std::to_string(config.training.epochs) == preset.paper_flag("--epochs") && config.width == 1 &&
          config.depths.empty() && !config.data.limit_train && !config.data.limit_test &&
          !config.data.image_size;
 }
@@ -52,14 +52,11 @@ ResultTable preset_table(const Preset& preset, const std::string& scale,
   add_column("paper", with_paper);
   for (const char* name : {"train loss", "seconds", "in optimizer", ""}) add_column(name, true);
   for (const auto& row : rows) {
-    const auto method =
-        std::find_if(preset.methods.begin(), preset.methods.end(),
-                     [&](const PresetMethod& other) { return other.method.name == row.optimizer; });
-    const bool is_preset = method != preset.methods.end();
-    const PaperResult* paper = is_preset && method->paper ? &*method->paper : nullptr;
+    const auto* method = preset.find_method(row.optimizer);
+    const PaperResult* paper = method != nullptr && method->paper ? &*method->paper : nullptr;
     const auto rate = rates.find(row.optimizer);
     TableRow cells{row.optimizer,
-                   is_preset ? method->title : "-",
+                   method == nullptr ? "-" : method->title,
                    rate == rates.end() ? "-" : rate->second,
                    std::to_string(row.runs),
                    cell(row.test_accuracy, 2, 100),
@@ -77,14 +74,14 @@ ResultTable preset_table(const Preset& preset, const std::string& scale,
   }
   if (has_numbers && !with_paper) {
     RunConfig paper;
-    paper.dataset = flag_of(preset, "--dataset");
-    paper.model = flag_of(preset, "--model");
-    paper.training.epochs = to_integer(flag_of(preset, "--epochs"), "--epochs");
-    table.notes.push_back("(scale: " + scale + "; the paper's numbers are of " + setup_title(paper) +
-                          ", and do not stand beside other runs)");
+    paper.dataset = preset.paper_flag("--dataset");
+    paper.model = preset.paper_flag("--model");
+    paper.training.epochs = to_integer(preset.paper_flag("--epochs"), "--epochs");
+    table.notes.push_back("(scale: " + scale + "; the paper's numbers are not shown, because they are for " +
+                          setup_title(paper) + ")");
   }
   if (!deviations.empty())
-    table.notes.emplace_back("Deviations from the paper, and choices that it leaves open:");
+    table.notes.emplace_back("Deviations from the paper, and our choices where it does not specify a value:");
   for (const auto& sentence : deviations) table.notes.push_back("- " + sentence);
   return table;
 }

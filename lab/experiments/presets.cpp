@@ -74,20 +74,22 @@ Preset imagenette(const std::string& name, const std::string& model, const std::
           .notes = {"(the paper shows this experiment in figures only)"},
           .is_finetuning = true,
           .choices = {
-              "Pictures are normalized, resampled and cropped as timm's configuration of the weights says.",
-              "There is one seed."}};
+              "Images are normalized, resized and cropped as timm's configuration of the weights specifies.",
+              "There is one seed, which is our choice."}};
 }
 
 }  // namespace
 
-std::string flag_of(const Preset& preset, const std::string& flag) {
-  for (const auto* values : {&preset.paper, &preset.flags}) {
-    for (const auto& [name, value] : *values) {
-      if (name == flag) return value;
-    }
+std::string PresetMethod::option(const std::string& name) const { return find_value(method.options, name); }
+
+const PresetMethod* Preset::find_method(const std::string& name) const {
+  for (const auto& each : methods) {
+    if (each.method.name == name) return &each;
   }
-  return "";
+  return nullptr;
 }
+
+std::string Preset::paper_flag(const std::string& flag) const { return find_value(with(paper, flags), flag); }
 
 Method Preset::method(const PresetMethod& method, const std::string& scale) const {
   auto out = method.method;
@@ -134,7 +136,7 @@ const std::vector<Preset>& comparison_presets() {
                    tensorion_with("sgd", "onecycle", "0.0075", "5e-4", {{79.1, 0.1, 0.98, 0.09}}),
                    tensorion_with("adamw", "onecycle", "5e-5", "5e-4", {{73.8, 0.2, 4.89, 0.11}})},
        .choices =
-           {"Milestones and gamma are those of mmpretrain's recipe for CIFAR-100, which has 200 epochs."}},
+           {"The milestones and gamma come from mmpretrain's recipe for CIFAR-100, which has 200 epochs."}},
       {.name = "tiny-imagenet",
        .flags = {{"--dataset", "tiny-imagenet"}, {"--model", "resnet50"}},
        .paper = {{"--epochs", "200"}, {"--batch-size", "128"}, {"--seeds", "0,1,2"}},
@@ -209,12 +211,13 @@ const Preset& ablation_preset() {
                   ablated("online", "online", "0.005", "online tau", {91.10, 0.39, 0.416, 0.026}),
                   sgd("constant", "0.05", "5e-4", {{86.10, 1.82, 0.527, 0.095}}),
                   adamw("constant", "5e-4", "5e-4", {{86.04, 1.05, 0.507, 0.041}})},
-      .notes = {"(sets as in the paper: modes count from 1; its table of results has {2,4}, which is {1,3} "
-                "again, where "
-                "its table of learning rates has {1,4})"},
+      .notes =
+          {"(sets as in the paper, with modes counted from 1; where its table of learning rates has {1,4}, "
+           "its table of results has {2,4}, which is the same unfolding as {1,3})"},
       .polar = "svd",
-      .choices = {
-          "The weight decay is 5e-4 for all methods; the paper has the same for all and does not name it."}};
+      .choices = {"The weight decay of all methods, 5e-4, is our choice; the paper uses one value for all "
+                  "but does not "
+                  "specify it."}};
   return preset;
 }
 

@@ -22,6 +22,9 @@ struct PresetMethod {
   Method method;
   std::string title;  // the name in the paper's table
   std::optional<PaperResult> paper = {};
+
+  // Returns the value of an option, or an empty string if the preset does not set it.
+  std::string option(const std::string& name) const;
 };
 
 struct Preset {
@@ -39,14 +42,15 @@ struct Preset {
   bool is_finetuning = false;             // true if the paper fine-tunes timm's weights
   std::vector<std::string> choices = {};  // choices that the paper leaves open, one sentence each
 
+  // Returns null if the preset has no such method.
+  const PresetMethod* find_method(const std::string& name) const;
+  // Returns the value of a flag in the paper's experiment, or an empty string if the preset does not set it.
+  std::string paper_flag(const std::string& flag) const;
   const FlagValues& scale(const std::string& name) const;
   // Returns the method with the options for the scale. At the scale "paper", polar factors are computed as in
   // the paper.
   Method method(const PresetMethod& method, const std::string& scale) const;
 };
-
-// Returns the value of a flag in the paper's experiment, or an empty string if the preset does not set it.
-std::string flag_of(const Preset& preset, const std::string& flag);
 
 // Returns cifar10, cifar100, tiny-imagenet, imagenette-vit, imagenette-swin, unfoldings and
 // unfoldings-tiny-imagenet.

@@ -81,7 +81,7 @@ Tightness measure_tightness(const at::Tensor& momentum, int64_t starts) {
     }
     if (modes == out.balanced) out.balanced_norm = norm;
   }
-  TORCH_CHECK_VALUE(out.online_norm > 0, "[tensorion.tightness] expected a momentum that is not zero");
+  TORCH_CHECK_VALUE(out.online_norm > 0, "[tensorion.tightness] the momentum must not be zero");
   out.gap = (out.online_norm - out.balanced_norm) / out.online_norm;
 
   PolarOptions options;
@@ -139,14 +139,14 @@ ResultTable tightness_table(const std::vector<Tightness>& values) {
                           string_printf("%.4f", of.max), paper});
   };
   add("relative gap, balanced to online", gap, "mean 0.0039, max 0.0732");
-  add("||X||_sigma, from below", spectral, "close to 1 (figure)");
-  add("||X||_Sigma, certified from below", lower, "-");
-  add("||X||_Sigma, certified from above", upper, "-");
-  table.rows.push_back({"share where online is not balanced",
+  add("||X||_sigma, lower bound", spectral, "close to 1 (figure)");
+  add("||X||_Sigma, certified lower bound", lower, "-");
+  add("||X||_Sigma, certified upper bound", upper, "-");
+  table.rows.push_back({"share of momenta whose online set is not the balanced one",
                         string_printf("%.4f", share_of_other_sets(values)), "", "", "-"});
   if (const auto ratios = width_over_height(values); !ratios.empty())
     add("||M_{1,4}||_* / ||M_{1,3}||_* - 1", range(ratios), "-");
-  table.notes = {"(X: the online oracle's answer on a momentum, by exact SVD)"};
+  table.notes = {"(X: solution of the online oracle for a momentum, computed by an SVD)"};
   return table;
 }
 
@@ -181,7 +181,7 @@ ResultTable layer_table(const std::vector<Tightness>& values) {
                           string_printf("%.0f %%", 100 * share_of_other_sets(own)),
                           string_printf("%.4f", range(own, &Tightness::spectral).mean), winners});
   }
-  table.notes = {"(sets as in the paper: modes count from 1)"};
+  table.notes = {"(sets as in the paper, with modes counted from 1)"};
   return table;
 }
 

@@ -88,22 +88,22 @@ bool is_empty(const ordered_json& value) {
 void add_config_flags(CLI::App& command, ConfigFlags& flags) {
   command
       .add_option("--config", flags.file,
-                  "Take flags from a TOML file or from the config.json of a run; flags on the command line "
-                  "override it")
+                  "Read flags from a TOML file or from the config.json of a run. Flags on the command line "
+                  "override the file")
       ->check(CLI::ExistingFile)
       ->group(kGroup);
   command
       .add_flag("--print-config", flags.print,
-                "Print all options in effect, as --config reads them, and stop")
+                "Print all options in effect in the format that --config reads, and exit")
       ->group(kGroup);
 }
 
 void add_dry_run_flag(CLI::App& command, ConfigFlags& flags) {
   command
-      .add_flag(
-          "--dry-run", flags.dry_run,
-          "Print all options, the model's size, what happens to every tensor, and the time and memory of a "
-          "step, and do not train")
+      .add_flag("--dry-run", flags.dry_run,
+                "Print all options, the size of the model, how every tensor is updated, and the time and "
+                "memory of a "
+                "step, without training")
       ->group(kGroup);
 }
 

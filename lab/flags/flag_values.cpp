@@ -3,10 +3,17 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <algorithm>
 
 #include "lab/flags/validators.h"
 
 namespace tensorion::lab {
+
+std::string find_value(const FlagValues& values, const std::string& name) {
+  const auto found =
+      std::find_if(values.begin(), values.end(), [&](const auto& value) { return value.first == name; });
+  return found == values.end() ? "" : found->second;
+}
 
 const std::vector<std::string>& scale_names() {
   static const std::vector<std::string> names{"paper", "small", "smoke"};
@@ -17,8 +24,8 @@ void add_scale(CLI::App& command, std::string& scale) {
   command
       .add_option(
           "--scale", scale,
-          "Size of the experiment: the paper's, an hour on two cores (small), a minute (smoke). Other "
-          "flags override it; --help shows its defaults")
+          "Size of the experiment: as in the paper, about an hour on two cores (small), or a minute (smoke). "
+          "It sets the defaults of other flags, which --scale SIZE --help shows")
       ->check(one_of(scale_names()))
       ->capture_default_str();
 }

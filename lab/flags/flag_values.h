@@ -14,6 +14,9 @@ namespace tensorion::lab {
 // Pairs of a flag and its value, for example {{"--epochs", "25"}, {"--seeds", "0,1"}}.
 using FlagValues = std::vector<std::pair<std::string, std::string>>;
 
+// Returns the first value with this name, or an empty string if there is none.
+std::string find_value(const FlagValues& values, const std::string& name);
+
 // Returns paper, small and smoke.
 const std::vector<std::string>& scale_names();
 // Adds the flag --scale. `scale` holds its default.

@@ -25,7 +25,7 @@ UnfoldingStrategy to_unfolding(const std::string& text) {
   if (text.starts_with('(')) return UnfoldingStrategy::parse(text);  // the form in config.json
   Modes modes;
   for (const auto& part : split(text, ',')) {
-    modes.push_back(to_integer(part, "--unfolding: balanced, online or modes such as 0,2: a mode"));
+    modes.push_back(to_integer(part, "--unfolding must be balanced, online or modes such as 0,2; a mode"));
   }
   return modes;
 }
@@ -42,10 +42,11 @@ Coefficients to_coefficients(const std::string& text) {
   Coefficients rows;
   for (const auto& row : split(text, ';')) {
     const auto parts = split(row, ',');
-    TORCH_CHECK_VALUE(parts.size() == 3, "--ns-coefficients: a row must be three numbers a,b,c, got '", row,
-                      "'");
+    TORCH_CHECK_VALUE(parts.size() == 3, "--ns-coefficients: each row must have three numbers a,b,c, got '",
+                      row, "'");
     rows.push_back({});
-    for (size_t i = 0; i < 3; ++i) rows.back()[i] = to_number(parts[i], "--ns-coefficients: each");
+    for (size_t i = 0; i < 3; ++i)
+      rows.back()[i] = to_number(parts[i], "--ns-coefficients: each coefficient");
   }
   return rows;
 }
@@ -53,7 +54,7 @@ Coefficients to_coefficients(const std::string& text) {
 TensorionOptions::Betas to_betas(const std::string& text) {
   const auto parts = split(text, ',');
   TORCH_CHECK_VALUE(parts.size() == 2, "--betas must be two numbers such as 0.9,0.999, got '", text, "'");
-  return {to_number(parts[0], "--betas: each"), to_number(parts[1], "--betas: each")};
+  return {to_number(parts[0], "--betas: each value"), to_number(parts[1], "--betas: each value")};
 }
 
 struct OptimizerFlag {
@@ -71,49 +72,51 @@ const OptimizerFlag kOptimizerFlags[] = {
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.weight_decay(to_number(v, "--weight-decay"));
      }},
-    {"momentum", "Momentum (not of adamw)",
+    {"momentum", "Momentum (not used by adamw)",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.momentum(to_number(v, "--momentum")); }},
-    {"betas", "Betas of AdamW, as the optimizer or the fallback: 0.9,0.999",
+    {"betas", "Betas of AdamW (as the optimizer or the fallback), such as 0.9,0.999",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback_betas(to_betas(v)); }},
-    {"eps", "Epsilon of AdamW",
+    {"eps", "Epsilon of AdamW (as the optimizer or the fallback)",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback_eps(to_number(v, "--eps")); }},
     {"unfolding", "Unfolding: balanced, online, or modes such as 0,2",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.unfolding(to_unfolding(v)); }},
-    {"online_interval", "Unfolding online: decide anew every so many steps",
+    {"online_interval", "With --unfolding online: number of steps between two choices of the unfolding",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.online_interval(to_integer(v, "--online-interval"));
      }},
-    {"batch_modes", "Modes that enumerate independent tensors, such as 0",
+    {"batch_modes", "Modes that enumerate independent tensors, such as 0 for a stack of experts",
      [](RunConfig& c, const std::string& v) {
-       c.optimizer_options.batch_modes(to_integers(v, "--batch-modes: each"));
+       c.optimizer_options.batch_modes(to_integers(v, "--batch-modes: each mode"));
      }},
-    {"split_sizes", "Independent blocks along mode 0: how many, or their sizes, such as 3 or 512,256",
+    {"split_sizes",
+     "Independent blocks along mode 0: their number, such as 3, or their sizes, such as 512,256",
      [](RunConfig& c, const std::string& v) {
-       c.optimizer_options.split_sizes(to_integers(v, "--split-sizes: each"));
+       c.optimizer_options.split_sizes(to_integers(v, "--split-sizes: each size"));
      }},
     {"polar", "Method of the polar factor: auto, halley, newton_schulz, svd",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.polar(v); }},
-    {"ns_coefficients", "Newton-Schulz: muon, polar_express, cans, or rows a,b,c;a,b,c",
+    {"ns_coefficients",
+     "Coefficients of Newton-Schulz: muon, polar_express, cans, or rows such as a,b,c;a,b,c",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.ns_coefficients(to_coefficients(v)); }},
-    {"ns_steps", "Newton-Schulz: number of steps",
+    {"ns_steps", "Number of Newton-Schulz steps",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.ns_steps(to_integer(v, "--ns-steps")); }},
     {"adjust_lr", "Scale of the update: match_rms_adamw, original, spectral_unclamped, conv_radius",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.adjust_lr_fn(v); }},
     {"nesterov", "Nesterov momentum: true or false",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.nesterov(to_bool(v, "--nesterov")); }},
-    {"min_order", "Tensors of lower order go to the fallback",
+    {"min_order", "Parameters of lower order go to the fallback",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.min_order(to_integer(v, "--min-order")); }},
-    {"fallback", "Optimizer of the other tensors: sgd or adamw",
+    {"fallback", "Optimizer of the other parameters: sgd or adamw",
      [](RunConfig& c, const std::string& v) { c.optimizer_options.fallback(v); }},
-    {"fallback_lr", "Its learning rate",
+    {"fallback_lr", "Learning rate of the fallback",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_lr(to_number(v, "--fallback-lr"));
      }},
-    {"fallback_weight_decay", "Its weight decay",
+    {"fallback_weight_decay", "Weight decay of the fallback",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_weight_decay(to_number(v, "--fallback-weight-decay"));
      }},
-    {"fallback_momentum", "Its momentum, if it is sgd",
+    {"fallback_momentum", "Momentum of the fallback, if it is sgd",
      [](RunConfig& c, const std::string& v) {
        c.optimizer_options.fallback_momentum(to_number(v, "--fallback-momentum"));
      }},
@@ -140,8 +143,8 @@ std::map<std::string, std::string> by_method(const std::string& text, const std:
     }
     name = part.substr(0, equals);
     TORCH_CHECK_VALUE(equals != std::string::npos && std::count(methods.begin(), methods.end(), name) > 0,
-                      flag, " must be a value, or optimizer=value for some of ", c10::Join(", ", methods),
-                      ", got '", text, "'");
+                      flag, " must be a value or a list of OPTIMIZER=VALUE with optimizers from ",
+                      c10::Join(", ", methods), ", got '", text, "'");
     values[name] = part.substr(equals + 1);
   }
   return values;
@@ -181,7 +184,7 @@ std::string no_effect(const RunConfig& config, const std::string& option) {
       options.polar() == "newton_schulz" || (options.polar() == "auto" && !config.training.device.is_cpu());
   if ((option == "ns_steps" || option == "ns_coefficients") && !is_newton_schulz) {
     return "with --polar " + options.polar() +
-           (options.polar() == "auto" ? " on the CPU, which is halley: choose --polar newton_schulz" : "");
+           (options.polar() == "auto" ? " on the CPU, which means halley; use --polar newton_schulz" : "");
   }
   return "";
 }
@@ -194,9 +197,9 @@ void check_milestones(const RunConfig& config) {
   if (std::any_of(milestones.begin(), milestones.end(),
                   [&](int64_t milestone) { return milestone < config.training.epochs; }))
     return;
-  throw UsageError(c10::str("--schedule multistep has no effect: its milestones, ",
-                            c10::Join(", ", milestones), ", do not come before the end of the ",
-                            config.training.epochs, " epochs (--milestones)"));
+  throw UsageError(c10::str("--schedule multistep has no effect: expected a milestone before epoch ",
+                            config.training.epochs, ", the last one, got ", c10::Join(", ", milestones),
+                            " (--milestones)"));
 }
 
 void check_effect(const std::vector<RunConfig>& configs, const std::string& option) {
@@ -213,17 +216,24 @@ void check_effect(const std::vector<RunConfig>& configs, const std::string& opti
 std::string value_text(const RunConfig& config, const std::string& option) {
   const auto& options = config.optimizer_options;
   if (option == "schedule") return config.training.schedule.name;
-  if (option == "fallback_lr" && !options.fallback_lr()) return "that of --lr";
-  if (option == "fallback_weight_decay" && !options.fallback_weight_decay()) return "that of --weight-decay";
+  if (option == "fallback_lr" && !options.fallback_lr()) return "the value of --lr";
+  if (option == "fallback_weight_decay" && !options.fallback_weight_decay())
+    return "the value of --weight-decay";
   const auto value = to_json(config.optimizer, options).at(option);
-  if (value.is_null()) return "the best for the method and the device";
+  if (value.is_null()) return "the best values for the method and the device";
   if (value.empty()) return "none";
   auto text = value.is_string() ? value.get<std::string>() : value.dump();
   std::erase_if(text, [](char c) { return c == '[' || c == ']' || c == '"'; });
   return text;
 }
 
-// Returns a text such as "0.1 for sgd, 0.002 for adamw, 0.005 for muon and tensorion".
+// Returns a text such as "a, b and c".
+std::string enumeration(const std::vector<std::string>& names) {
+  const std::vector<std::string> first(names.begin(), names.end() - 1);
+  return first.empty() ? names.back() : c10::Join(", ", first) + " and " + names.back();
+}
+
+// Returns a text such as "0.1 for sgd; 0.002 for adamw; 0.005 for muon and tensorion".
 std::string default_text(const std::vector<RunConfig>& configs, const std::string& option) {
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
   for (const auto& config : configs) {
@@ -237,7 +247,7 @@ std::string default_text(const std::vector<RunConfig>& configs, const std::strin
   if (values.size() == 1) return values.front().first;
   std::string out;
   for (const auto& [text, names] : values)
-    out += (out.empty() ? "" : ", ") + text + " for " + c10::Join(" and ", names);
+    out += (out.empty() ? "" : "; ") + text + " for " + enumeration(names);
   return out;
 }
 
@@ -279,8 +289,8 @@ std::vector<RunConfig> unchecked_configs(const RunConfig& common, const Optimize
     names.push_back(method.name);
   }
   for (const auto& flag : kOptimizerFlags) {
-    const auto& text = given.at(flag.option);
-    if (!text.empty()) set_option(configs, flag, text, names);
+    const auto text = given.find(flag.option);
+    if (text != given.end() && !text->second.empty()) set_option(configs, flag, text->second, names);
   }
   for (const auto& config : configs) {
     config.optimizer_options.check();
@@ -303,9 +313,7 @@ void add_optimizer_flags(CLI::App& command, OptimizerFlags& given, const std::st
 }
 
 void show_optimizer_defaults(CLI::App& command, const std::vector<Method>& methods) {
-  OptimizerFlags nothing_given;
-  for (const auto& flag : kOptimizerFlags) nothing_given[flag.option];
-  const auto configs = unchecked_configs({}, nothing_given, methods);
+  const auto configs = unchecked_configs({}, /*given=*/{}, methods);
   for (const auto& flag : kOptimizerFlags) {
     const auto text = default_text(configs, flag.option);
     command.get_option(flag_name(flag.option))

@@ -21,7 +21,8 @@ struct Method {
 };
 
 // The values on the command line by option. A value is either one value for all methods, such as "0.1", or
-// has one value for each method, such as "sgd=0.1,adamw=1e-3". It is empty if the flag is not given.
+// has one value for each method, such as "sgd=0.1,adamw=1e-3". It is empty or missing if the flag is not
+// given.
 using OptimizerFlags = std::map<std::string, std::string>;
 
 // `given` must outlive the parsing of the command line.

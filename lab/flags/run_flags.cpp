@@ -29,57 +29,63 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->capture_default_str()
       ->group(data);
   command
-      .add_option("--data", common.data.folder,
-                  "Its folder, or one with a subfolder of its name (default: TENSORION_DATA, or where "
-                  "packages put it)")
+      .add_option(
+          "--data", common.data.folder,
+          "Folder of the data set, or a folder with a subfolder of its name (default: TENSORION_DATA; for "
+          "fashion-mnist also Debian's package dataset-fashion-mnist)")
       ->check(utf8_path())
       ->group(data);
   command
-      .add_option("--image-size", common.data.image_size,
-                  "Height and width of the pictures that the model sees (default: the model's, or that of "
-                  "pictures of up "
-                  "to 64 pixels, or 224)")
+      .add_option(
+          "--image-size", common.data.image_size,
+          "Height and width of the images that the model sees (default: what the model requires; otherwise "
+          "images of at most 64 pixels keep their size, and larger ones are resized to 224)")
       ->check(whole_number(1, 16384))
       ->group(data);
-  command.add_option("--limit-train", common.data.limit_train, "Train on so many samples (default: all)")
+  command
+      .add_option("--limit-train", common.data.limit_train,
+                  "Number of training samples to use (default: all)")
       ->check(positive_count())
       ->group(data);
-  command.add_option("--limit-test", common.data.limit_test, "Test on so many samples (default: all)")
+  command.add_option("--limit-test", common.data.limit_test, "Number of test samples to use (default: all)")
       ->check(positive_count())
       ->group(data);
   command
-      .add_option("--validation", common.data.validation,
-                  "Hold out so many samples of the training set, the same number of every class; --grid "
-                  "chooses by them (0: a tenth; default: none, with --grid a tenth)")
+      .add_option(
+          "--validation", common.data.validation,
+          "Number of training samples to hold out, balanced over the classes. --grid chooses learning rates "
+          "with them. 0 means a tenth (default: none; a tenth with --grid)")
       ->check(non_negative_count())
       ->group(data);
-  command.add_option("--flip", common.data.flip, "Random flips of pictures to train on")
+  command.add_option("--flip", common.data.flip, "Random flips of the training images")
       ->check(one_of({"none", "horizontal", "both"}))
       ->capture_default_str()
       ->group(data);
   command
       .add_flag("--transpose", common.data.transpose,
-                "Exchange height and width of all pictures, which must be square")
+                "Exchange height and width of all images, which must be square")
       ->group(data);
   command.add_option("--model", common.model, "Model")
       ->check(one_of(model_names()))
       ->capture_default_str()
       ->group(data);
-  command.add_option("--width", common.width, "Factor of the model's width")
+  command.add_option("--width", common.width, "Factor by which the width of the model is multiplied")
       ->capture_default_str()
       ->group(data);
-  command.add_option("--depths", common.depths, "Blocks of each stage: 2,2,2,2 (default: the model's)")
+  command
+      .add_option("--depths", common.depths,
+                  "Number of blocks in each stage, such as 2,2,2,2 (default: the depths of the model)")
       ->delimiter(',')
       ->group(data);
   command
       .add_option("--stem", common.stem,
-                  "First layers of a ResNet: cifar, imagenet, or auto by the pictures' size")
+                  "First layers of a ResNet: cifar, imagenet, or auto (by the size of the images)")
       ->check(one_of({"auto", "cifar", "imagenet"}))
       ->capture_default_str()
       ->group(data);
   command
       .add_option("--weights", common.weights,
-                  "Start from a safetensors file, such as timm's (default: fresh weights)")
+                  "Safetensors file with the initial weights, such as timm's (default: random weights)")
       ->check(utf8_path())
       ->group(data);
 
@@ -87,24 +93,28 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
 
   auto& schedule = common.training.schedule;
   command
-      .add_option("--milestones", schedule.milestones,
-                  "Of multistep, in epochs: 50,75 (default: a half and three quarters of --epochs)")
+      .add_option(
+          "--milestones", schedule.milestones,
+          "Milestones of multistep in epochs, such as 50,75 (default: half and three quarters of --epochs)")
       ->delimiter(',')
       ->group(training);
-  command.add_option("--gamma", schedule.gamma, "Of multistep: the factor at a milestone")
+  command
+      .add_option("--gamma", schedule.gamma,
+                  "Factor by which multistep multiplies the learning rate at a milestone")
       ->capture_default_str()
       ->group(training);
   command
       .add_flag("--cycle-momentum,!--no-cycle-momentum", schedule.cycle_momentum,
-                "Of onecycle: whether it cycles the momentum too (default: yes)")
+                "Whether onecycle also cycles the momentum (default: yes)")
       ->group(training);
   command
-      .add_option("--warmup-epochs", schedule.warmup_epochs,
-                  "Epochs, or a part of one, in which the learning rate rises to its value (not of onecycle)")
+      .add_option(
+          "--warmup-epochs", schedule.warmup_epochs,
+          "Number of epochs (may be fractional) of linear warm-up of the learning rate (not with onecycle)")
       ->check(non_negative_number())
       ->capture_default_str()
       ->group(training);
-  command.add_option("--epochs", common.training.epochs, "Epochs")
+  command.add_option("--epochs", common.training.epochs, "Number of epochs")
       ->check(positive_count())
       ->capture_default_str()
       ->group(training);
@@ -116,29 +126,35 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->check(number_in(0, 1))
       ->capture_default_str()
       ->group(training);
-  command.add_option("--nonfinite", common.training.nonfinite, "At a loss or gradient that is not finite")
+  command
+      .add_option("--nonfinite", common.training.nonfinite, "What to do if a loss or gradient is not finite")
       ->check(one_of({"error", "skip", "ignore"}))
       ->capture_default_str()
       ->group(training);
   command
-      .add_option("--clip-grad", common.training.clip_grad,
-                  "Scale gradients down to this norm, of all parameters together; 0: do not")
+      .add_option(
+          "--clip-grad", common.training.clip_grad,
+          "Maximum norm of the gradient over all parameters; larger gradients are scaled down. 0 disables it")
       ->check(non_negative_number())
       ->capture_default_str()
       ->group(training);
   command
       .add_option("--accumulate", common.training.accumulate,
-                  "Batches whose gradients make one step of the optimizer")
+                  "Number of batches whose gradients are accumulated for one step")
       ->check(positive_count())
       ->capture_default_str()
       ->group(training);
   command
-      .add_option("--ema", common.training.ema,
-                  "Decay of a moving average of the weights, tested and saved beside them; 0: none")
+      .add_option(
+          "--ema", common.training.ema,
+          "Decay of an exponential moving average of the weights, which is also tested and saved. 0 disables "
+          "it")
       ->check(number_in(0, 1))
       ->capture_default_str()
       ->group(training);
-  command.add_option("--device", flags.device, "auto, cpu, or an accelerator: cuda, cuda:1, mps, xpu")
+  command
+      .add_option("--device", flags.device,
+                  "Device: auto, cpu, or an accelerator such as cuda, cuda:1, mps or xpu")
       ->capture_default_str()
       ->group(training);
   command
@@ -148,34 +164,39 @@ void add_run_flags(CLI::App& command, RunFlags& flags) {
       ->group(training);
   command
       .add_flag("--channels-last,!--no-channels-last", common.channels_last,
-                "Memory format of pictures and kernels (default: channels last)")
+                "Memory format of images and kernels (default: channels last)")
       ->group(training);
-  command.add_option("--threads", common.threads, "Threads of torch")
+  command.add_option("--threads", common.threads, "Number of threads of torch")
       ->check(thread_count())
       ->capture_default_str()
       ->group(training);
   command
-      .add_option("--workers", common.workers,
-                  "Threads that make batches (default: 1; for files as --threads)")
+      .add_option(
+          "--workers", common.workers,
+          "Number of threads that load data (default: 1, or --threads if images are decoded from files)")
       ->check(thread_count())
       ->group(training);
 
   command
-      .add_option("--out", flags.out, "Folder of the results (default: runs/ and a name from the options)")
+      .add_option("--out", flags.out,
+                  "Folder for the results (default: a folder in runs/ with a name from the options)")
       ->group(output);
   command
-      .add_option("--log-steps", common.training.log_steps,
-                  "Write loss, learning rate, gradient norm and images/s every so many steps to steps.jsonl; "
-                  "0: do not")
+      .add_option(
+          "--log-steps", common.training.log_steps,
+          "Number of steps between two lines in steps.jsonl with loss, learning rate, gradient norm and "
+          "images/s. 0 disables it")
       ->check(non_negative_count())
       ->capture_default_str()
       ->group(output);
   command
-      .add_flag("--resume", flags.resume,
-                "Go on with what the folder has; --resume DIR: with what DIR has, and its flags")
+      .add_flag(
+          "--resume", flags.resume,
+          "Continue from the results in --out. --resume DIR continues from DIR with the flags recorded there")
       ->group(output);
   command
-      .add_option("--checkpoint-every", flags.checkpoint_every, "Seconds between checkpoints within an epoch")
+      .add_option("--checkpoint-every", flags.checkpoint_every,
+                  "Seconds between checkpoints within an epoch. A checkpoint is also saved after every epoch")
       ->check(non_negative_number())
       ->capture_default_str()
       ->group(output);
@@ -224,8 +245,8 @@ std::vector<RunConfig> make_configs(const RunFlags& flags, const std::vector<Met
 DatasetSplits load_and_warn(const RunConfig& config) {
   auto data = load_data(config);
   if (data.classes.size() == 1) {
-    std::cerr << "Warning: the data has one class, " << data.classes.front()
-              << ": every model is right about all of it\n";
+    std::cerr << "Warning: the data has only one class, " << data.classes.front()
+              << ", so every model has an accuracy of 100 %\n";
   }
   return data;
 }

@@ -11,15 +11,15 @@
 namespace tensorion::lab {
 namespace {
 
-// Returns a text such as "multistep (x 0.1 after epoch 5, 8)".
+// Returns a text such as "multistep (times 0.1 after epochs 5, 8)".
 std::string schedule_text(const TrainerOptions& training) {
   const auto& schedule = training.schedule;
   auto text = schedule.name;
   if (schedule.name == "multistep") {
-    text += string_printf(" (x %g after epoch ", schedule.gamma) +
+    text += string_printf(" (times %g after epochs ", schedule.gamma) +
             c10::Join(", ", epochs_of_milestones(schedule, training.epochs)) + ")";
   }
-  if (schedule.warmup_epochs > 0) text += string_printf(", warm-up %g epochs", schedule.warmup_epochs);
+  if (schedule.warmup_epochs > 0) text += string_printf(", warm-up of %g epochs", schedule.warmup_epochs);
   return text;
 }
 
@@ -29,9 +29,9 @@ void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data
   const auto& config = configs.front();
   const auto& [height, width] = data.train_transform.size;
   std::string text =
-      string_printf("data: %s from %s: %ld samples to train on, %ld to test on, ", config.dataset.c_str(),
+      string_printf("data: %s from %s: %ld training samples, %ld test samples, ", config.dataset.c_str(),
                     data.folder.c_str(), data.train.count(), data.test.count());
-  if (data.validation) text += string_printf("%ld held out, ", data.validation->count());
+  if (data.validation) text += string_printf("%ld validation samples, ", data.validation->count());
   text += string_printf("%zu classes, %ld x %ld\nmodel: %s, width %g, on %s\n", data.classes.size(), height,
                         width, config.model.c_str(), config.width, config.training.device.str().c_str());
   for (const auto& each : configs) {
@@ -49,7 +49,7 @@ void print_plan(const std::vector<RunConfig>& configs, const DatasetSplits& data
     seconds += measure_step(each, data).run_seconds() * static_cast<double>(workload.epochs) /
                static_cast<double>(each.training.epochs);
   }
-  std::cerr << "estimated time: " + duration(seconds) + " (from a step of each method)\n";
+  std::cerr << "estimated time: " + duration(seconds) + " (measured on a step of each method)\n";
 }
 
 }  // namespace tensorion::lab

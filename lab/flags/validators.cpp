@@ -52,8 +52,7 @@ CLI::Validator whole_number(int64_t smallest, int64_t largest) {
   const auto to = std::to_string(largest);
   const bool is_open = largest == kMaxCount;
   return check(is_open ? ">= " + from : from + " to " + to,
-               is_open ? "a whole number of at least " + from + " and at most 2^53"
-                       : "a whole number from " + from + " to " + to,
+               is_open ? "an integer from " + from + " to 2^53" : "an integer from " + from + " to " + to,
                [=](const std::string& text) {
                  int64_t value = 0;
                  return parse(text, value) && value >= smallest && value <= largest;
@@ -64,11 +63,11 @@ CLI::Validator positive_count() { return whole_number(1, kMaxCount); }
 CLI::Validator non_negative_count() { return whole_number(0, kMaxCount); }
 
 CLI::Validator positive_number() {
-  return number("> 0", "a number above 0", [](double value) { return value > 0; });
+  return number("> 0", "a positive number", [](double value) { return value > 0; });
 }
 
 CLI::Validator non_negative_number() {
-  return number(">= 0", "a number of at least 0", [](double value) { return value >= 0; });
+  return number(">= 0", "a non-negative number", [](double value) { return value >= 0; });
 }
 
 CLI::Validator number_in(double smallest, double end) {

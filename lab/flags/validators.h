@@ -1,5 +1,5 @@
-// Validators for the values of flags. Their messages continue the name of the flag: "--epochs must be a whole
-// number of at least 1 and at most 2^53, got '0'".
+// Validators for the values of flags. Their messages continue the name of the flag: "--epochs must be an
+// integer from 1 to 2^53, got '0'".
 #pragma once
 
 #include <CLI/App.hpp>
@@ -8,10 +8,10 @@
 
 namespace tensorion::lab {
 
-// Accept whole numbers of at least 1 or at least 0, respectively, and at most 2^53.
+// Accept integers of at least 1 or at least 0, respectively, and at most 2^53.
 CLI::Validator positive_count();
 CLI::Validator non_negative_count();
-// Accepts whole numbers from `smallest` to `largest`.
+// Accepts integers from `smallest` to `largest`.
 CLI::Validator whole_number(int64_t smallest, int64_t largest);
 
 // Accept finite numbers that are positive or non-negative, respectively.

@@ -1,6 +1,6 @@
 #include "lab/io/json_file.h"
 
-#include <nlohmann/json.hpp>
+#include <cmath>
 #include <string>
 
 #include "lab/io/atomic_file.h"
@@ -33,6 +33,10 @@ void read_json_lines(const std::filesystem::path& path, const JsonReader& read) 
     parse_text(path, "line " + std::to_string(++number) + " is ",
                std::string_view(text).substr(begin, end - begin), read);
   }
+}
+
+nlohmann::ordered_json finite_or_null(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
 void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& value) {

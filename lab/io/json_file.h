@@ -3,7 +3,8 @@
 
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 namespace tensorion::lab {
 
@@ -17,6 +18,15 @@ void read_json(const std::filesystem::path& path, const JsonReader& read);
 // Does the same for each line of a JSON Lines file; errors contain the line number. A last line without a
 // newline is skipped: the program that wrote it was interrupted.
 void read_json_lines(const std::filesystem::path& path, const JsonReader& read);
+
+// Converts an empty value to null.
+template <typename T>
+nlohmann::ordered_json or_null(const std::optional<T>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
+}
+
+// Converts NaN and infinities, which JSON does not have, to null.
+nlohmann::ordered_json finite_or_null(double value);
 
 // Creates or replaces the file atomically. The JSON is indented by two spaces.
 void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& value);

@@ -253,6 +253,14 @@ class Reader {
 
 }  // namespace
 
+NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix) {
+  NamedTensors out;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.starts_with(prefix)) out[name.substr(prefix.size())] = tensor;
+  }
+  return out;
+}
+
 SafeTensors read_safetensors(const std::string& path) { return Reader(path).read(); }
 
 void write_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata) {

@@ -20,6 +20,9 @@ namespace tensorion::lab {
 using NamedTensors = std::map<std::string, at::Tensor>;
 using Metadata = std::map<std::string, std::string>;
 
+// Returns the tensors whose names start with the prefix, with the prefix removed.
+NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix);
+
 // The limit of the reference implementation.
 inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
 

@@ -61,15 +61,6 @@ TrainingState from_text(const std::string& text) {
   return state;
 }
 
-// Returns the tensors whose names start with the prefix, with the prefix removed.
-NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix) {
-  NamedTensors out;
-  for (const auto& [name, tensor] : tensors) {
-    if (name.starts_with(prefix)) out[name.substr(prefix.size())] = tensor;
-  }
-  return out;
-}
-
 // The saved state of the Mersenne Twister has both the position in its table and the number of values left.
 // Torch does not check that the two agree; if they do not, it would read beyond the end of the table.
 void check_engine(const at::mt19937_data_pod& engine) {

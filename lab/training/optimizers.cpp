@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lab/io/json_file.h"
+
 namespace tensorion::lab {
 
 const std::vector<std::string>& optimizer_names() {
@@ -29,15 +31,6 @@ bool has_option(const std::string& optimizer, const std::string& option) {
   return optimizer == "tensorion" || (option != "unfolding" && option != "online_interval");
 }
 
-namespace {
-
-template <typename T>
-nlohmann::ordered_json json_or_null(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json(nullptr);
-}
-
-}  // namespace
-
 nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOptions& options) {
   const auto [beta1, beta2] = options.fallback_betas();
   const nlohmann::ordered_json all{
@@ -50,8 +43,8 @@ nlohmann::ordered_json to_json(const std::string& optimizer, const TensorionOpti
       {"batch_modes", options.batch_modes()},
       {"split_sizes", options.split_sizes()},
       {"polar", options.polar()},
-      {"ns_coefficients", json_or_null(options.ns_coefficients())},
-      {"ns_steps", json_or_null(options.ns_steps())},
+      {"ns_coefficients", or_null(options.ns_coefficients())},
+      {"ns_steps", or_null(options.ns_steps())},
       {"adjust_lr", options.adjust_lr_fn()},
       {"min_order", options.min_order()},
       {"fallback", options.fallback().value_or("none")},

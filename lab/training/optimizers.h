@@ -2,9 +2,10 @@
 //
 //   sgd        SGD with momentum for all parameters
 //   adamw      AdamW for all parameters
-//   muon       orthogonalizes kernels flattened to (out, in * h * w); the fallback updates the other
-//   parameters tensorion  orthogonalizes kernels unfolded by the option `unfolding`; the fallback updates the
-//   others
+//   muon       orthogonalizes kernels that are flattened to (out, in * h * w)
+//   tensorion  orthogonalizes kernels that are unfolded by the option `unfolding`
+//
+// With muon and tensorion, the fallback updates the other parameters.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "lab/io/json_file.h"
 #include "lab/text/strings.h"
 #include "lab/training/comparison.h"
 
@@ -47,10 +48,6 @@ PairedDifference difference(const std::vector<RunSummary>& runs, const std::stri
   return out;
 }
 
-nlohmann::ordered_json or_null(double value) {
-  return std::isfinite(value) ? nlohmann::ordered_json(value) : nullptr;
-}
-
 }  // namespace
 
 double t_quantile(int64_t degrees) {
@@ -75,11 +72,11 @@ std::vector<PairedDifference> paired_differences(const std::vector<RunSummary>& 
 }
 
 ResultTable difference_table(const std::vector<PairedDifference>& differences, const std::string& reference) {
-  ResultTable table{.title = "Test accuracy minus that of " + reference + ", in percentage points",
+  ResultTable table{.title = "Difference of the test accuracy from " + reference + ", in percentage points",
                     .header = {"method", "pairs", "difference", "95 % interval", ""},
                     .rows = {},
                     .alignment = "lrrrl",
-                    .notes = {"(paired by seed; intervals from the t distribution)"}};
+                    .notes = {"(paired by seed; confidence intervals from the t distribution)"}};
   for (const auto& each : differences) {
     const bool has_interval = each.pairs > 1;
     const bool is_apart = each.low > 0 || each.high < 0;
@@ -89,7 +86,7 @@ ResultTable difference_table(const std::vector<PairedDifference>& differences, c
          has_interval ? string_printf("[%+.2f, %+.2f]", 100 * each.low, 100 * each.high) : "-",
          !has_interval ? "needs two seeds"
          : is_apart    ? ""
-                       : "not told apart"});
+                       : "not significant"});
   }
   return table;
 }
@@ -100,9 +97,9 @@ nlohmann::ordered_json to_json(const std::vector<PairedDifference>& differences,
   for (const auto& each : differences) {
     methods.push_back({{"method", each.method},
                        {"pairs", each.pairs},
-                       {"mean", or_null(each.mean)},
-                       {"low", or_null(each.low)},
-                       {"high", or_null(each.high)}});
+                       {"mean", finite_or_null(each.mean)},
+                       {"low", finite_or_null(each.low)},
+                       {"high", finite_or_null(each.high)}});
   }
   return {{"reference", reference},
           {"quantity", "test_accuracy"},

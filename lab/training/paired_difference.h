@@ -12,7 +12,8 @@
 
 namespace tensorion::lab {
 
-// The test accuracy of the method minus that of the reference after the last epoch, as a fraction.
+// The test accuracy of the method minus the test accuracy of the reference after the last epoch, as a
+// fraction.
 struct PairedDifference {
   std::string method;
   int64_t pairs = 0;  // number of seeds for which neither run diverged

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "lab/io/json_file.h"
 #include "lab/text/strings.h"
 #include "lab/training/run_all.h"
 
@@ -167,10 +168,10 @@ std::string percent(const std::optional<double>& accuracy) {
 }
 
 std::string remark(const GridResult& result) {
-  if (!result.best) return string_printf("every run diverged: %g is used", result.before);
+  if (!result.best) return string_printf("all runs diverged, so %g is used", result.before);
   if (!result.beyond) return "";
-  return string_printf("the best was at the grid's edge: %g was tried, too: ", *result.beyond) +
-         percent(result.beyond_accuracy) + (result.best == result.beyond ? ", the best" : "");
+  return string_printf("the best rate is at the edge of the grid; accuracy at %g: ", *result.beyond) +
+         percent(result.beyond_accuracy) + (result.best == result.beyond ? ", which is better" : "");
 }
 
 ResultTable make_table(const std::string& title, const std::vector<double>& grid) {
@@ -179,8 +180,9 @@ ResultTable make_table(const std::string& title, const std::vector<double>& grid
   table.header.insert(table.header.end(), {"best", "before", ""});
   table.alignment.append(table.header.size() - 2, 'r').append("l");
   table.notes = {
-      "(after the last epoch, one seed, on samples held out from the training set; no run has seen the test "
-      "set)"};
+      "(after the last epoch, with one seed, on samples that were held out from the training set; the test "
+      "set "
+      "was not used)"};
   return table;
 }
 
@@ -189,11 +191,6 @@ void add_row(ResultTable& table, const std::string& name, const GridResult& resu
   for (const auto& accuracy : result.accuracies) row.push_back(percent(accuracy));
   row.insert(row.end(), {result.best ? string_printf("%g", *result.best) : "none",
                          string_printf("%g", result.before), remark(result)});
-}
-
-template <typename T>
-ordered_json or_null(const std::optional<T>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
 // Returns an object with the chosen value under `name` and the results that led to the choice.

@@ -98,7 +98,7 @@ class Recorder : public TrainingObserver {
     } catch (const c10::Error& error) {
       throw std::runtime_error(
           std::string(error.what_without_backtrace()) + ". " +
-          (kept_.empty() ? "There is no checkpoint yet" : "The checkpoint made " + kept_ + " is kept"));
+          (kept_.empty() ? "There is no checkpoint yet" : "The checkpoint saved " + kept_ + " is kept"));
     }
     kept_ = position(trainer.state());
     saved_at_ = Clock::now();
@@ -140,7 +140,7 @@ void check_run(const RunConfig& config, const DatasetSplits& data, const RunOpti
   check_owner(folder, ResultKind::kRun, options.resume);
   if (!fs::exists(folder / "config.json")) return;
   const auto described = describe(config, data);
-  read_json(folder / "config.json", [&](const json& begun) { check_same(folder, begun, described); });
+  read_json(folder / "config.json", [&](const json& recorded) { check_same(folder, recorded, described); });
 }
 
 RunSummary read_run_summary(const fs::path& folder) {

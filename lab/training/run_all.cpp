@@ -71,7 +71,7 @@ class Runs {
 
   void wait() const {
     std::this_thread::sleep_for(kPoll);
-    if (options_.interrupted()) throw Interrupted("stopped while other processes are at work");
+    if (options_.interrupted()) throw Interrupted("stopped while waiting for other processes");
   }
 
   // Writes the metrics and summaries of all finished runs in the folder. The runs of earlier calls and of

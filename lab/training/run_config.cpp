@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lab/io/json_file.h"
 #include "lab/models/state_dict.h"
 #include "lab/text/usage_error.h"
 
@@ -29,11 +30,6 @@ ModelOptions model_options(const RunConfig& config) {
   options.depths = config.depths;
   options.image_size = config.data.image_size.value_or(0);
   return options;
-}
-
-template <typename T>
-nlohmann::ordered_json or_null(const std::optional<T>& value) {
-  return value ? nlohmann::ordered_json(*value) : nullptr;
 }
 
 DataLoader make_loader(const RunConfig& config, const Dataset& data, const Transform& transform, bool train) {
@@ -123,8 +119,8 @@ Model make_model(const RunConfig& config, const DatasetSplits& data, std::string
   at::manual_seed(static_cast<uint64_t>(config.seed));
   auto model = checked_usage([&] { return make_model(options); });
   if (!config.weights.empty() && !load_weights(*model, config.weights).empty() && new_head != nullptr) {
-    *new_head = c10::str("the head ", model->head_name(), " is drawn anew for ", options.classes,
-                         " classes: ", config.weights, " has none of that size");
+    *new_head = c10::str("the head ", model->head_name(), " is initialized at random for ", options.classes,
+                         " classes, because ", config.weights, " has no head of that size");
   }
   model->to(config.training.device);
   if (config.channels_last) {

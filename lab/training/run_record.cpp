@@ -60,22 +60,22 @@ ordered_json describe(const RunConfig& config, const DatasetSplits& data) {
 
 // Options are compared in the order in which they are written. A derived option comes after the option from
 // which it is derived, so the error names the latter.
-void check_same(const std::filesystem::path& folder, const json& begun, const ordered_json& now) {
+void check_same(const std::filesystem::path& folder, const json& recorded, const ordered_json& now) {
   const auto defaults = to_json(RunConfig{});
   for (const auto& [key, value] : now.items()) {
     if (key == "data" || key == "device") continue;  // a run may be resumed elsewhere
     if (key == "deviations") continue;               // the wording may change
-    const auto before = begun.find(key);
-    if (before != begun.end() && *before == json(value)) continue;
+    const auto before = recorded.find(key);
+    if (before != recorded.end() && *before == json(value)) continue;
     const bool is_new = key == "data_fingerprint" || key == "class_names" || key == "preprocessing";
     const bool is_default = defaults.contains(key) && defaults.at(key) == value;
     // The run was started before these properties were recorded or before the option existed.
-    if (before == begun.end() && (is_new || is_default)) continue;
-    const std::string was = before == begun.end() ? "nothing" : shortened(before->dump());
-    TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was begun with ",
+    if (before == recorded.end() && (is_new || is_default)) continue;
+    const std::string was = before == recorded.end() ? "nothing" : shortened(before->dump());
+    TORCH_CHECK_VALUE(false, "[tensorion.train] ", folder.string(), " was started with ",
                       is_recorded(key) ? "other data: " + key : flag_name(key), " ", was, ", got ",
                       shortened(value.dump()),
-                      ". Resume with the same, or begin anew in another folder (--out)");
+                      ". Resume with the same options, or start a new run in another folder (--out)");
   }
 }
 

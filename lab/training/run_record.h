@@ -16,7 +16,7 @@ nlohmann::ordered_json describe(const RunConfig& config, const DatasetSplits& da
 
 // Throws if the run in the folder was started with other options. The error names the first option that
 // differs. The location of the data may differ.
-void check_same(const std::filesystem::path& folder, const nlohmann::json& begun,
+void check_same(const std::filesystem::path& folder, const nlohmann::json& recorded,
                 const nlohmann::ordered_json& now);
 
 // Returns the metadata of a weight file: the model, the names of the classes, and the preprocessing of

@@ -3,9 +3,9 @@
 //   constant   keeps the base learning rate
 //   multistep  multiplies the learning rate by gamma at each milestone
 //   cosine     decreases the learning rate to 0 over all steps
-//   onecycle   increases the learning rate over the first 30 % of the steps, then decreases it; the momentum
-//   goes
-//              from 0.95 to 0.85 and back
+//   onecycle   increases the learning rate over the first 30 % of the steps, then decreases it
+//
+// onecycle also changes the momentum, from 0.95 to 0.85 and back.
 //
 // If warmup_epochs is positive, constant, multistep and cosine start with a linear warm-up from 1/100 of the
 // base learning rate (LinearLR). The cosine then covers the remaining steps (SequentialLR), whereas the

@@ -41,14 +41,6 @@ class AveragedWeightsGuard {
   WeightAverage& average_;
 };
 
-NamedTensors with_prefix(const NamedTensors& tensors, const std::string& prefix) {
-  NamedTensors out;
-  for (const auto& [name, tensor] : tensors) {
-    if (name.starts_with(prefix)) out[name.substr(prefix.size())] = tensor;
-  }
-  return out;
-}
-
 }  // namespace
 
 Trainer::Trainer(Classifier& model, torch::optim::Optimizer& optimizer, const DataLoader& train,

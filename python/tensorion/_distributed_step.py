@@ -38,7 +38,7 @@ def run(tasks: Sequence[Task]) -> None:
     kinds: dict[tuple[RankGrid, torch.dtype, torch.device], list[Task]] = {}
     for task in tasks:
         kinds.setdefault((task.layout.grid, task.target.dtype, task.target.device), []).append(task)
-    # The order must not depend on that of the parameters, since some ranks may have additional tensors.
+    # The order must not depend on the order of the parameters, since some ranks may have additional tensors.
     order = sorted(kinds, key=lambda kind: (kind[0].order, str(kind[1:])))
     for grid, alike in ((kind[0], kinds[kind]) for kind in order):
         shapes = tuple(task.layout.shape for task in alike)

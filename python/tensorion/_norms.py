@@ -75,7 +75,7 @@ def spectral_norm(x: Tensor, *, restarts: int = 32, field: str = "real") -> tupl
 
     The paper writes this norm as `||x||_sigma`. The lower bound is the best result of the higher-order power method
     from `restarts` random starting points and one deterministic one; the random numbers have a fixed seed. The upper
-    bound is that of `relaxed_norm`. The two bounds need not meet. The function is not differentiable.
+    bound is the one of `relaxed_norm`. The two bounds need not meet. The function is not differentiable.
 
     Args:
         x (Tensor): real floating-point tensor.

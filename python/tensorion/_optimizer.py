@@ -61,7 +61,7 @@ class Tensorion(Optimizer):
             shared among ranks, "online" chooses at each step (default: 1).
         batch_modes (sequence of int, optional): modes that enumerate independent tensors, for example `(0,)` for a
             stack of experts. Each slice along them is unfolded, orthogonalized and scaled separately. The modes of
-            `unfolding` are those of a slice (default: ()).
+            `unfolding` are numbered within a slice (default: ()).
         split_sizes (int or sequence of int, optional): independent blocks along mode 0 of a parameter or of its slices:
             a number of equal blocks, for example 3 for a fused QKV projection, or the sizes of all blocks. Tensorion
             updates a parameter with `batch_modes` or `split_sizes` if all slices have at least two modes larger than 1

@@ -165,7 +165,7 @@ def _is_cut(placement: Any) -> bool:
 
 
 def _cut_order(placements: Any, cuts: Sequence[int], sizes: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the order in which the cuts divide the tensor: that of the mesh dimensions, except for `_StridedShard`.
+    """Return the order in which the cuts divide the tensor: the mesh dimensions in order, except for `_StridedShard`.
 
     `fully_shard` uses `_StridedShard` if tensor parallelism has already sharded the tensor along the same mode. Such a
     cut divides the shards of later mesh dimensions, so it comes after them. Its `split_factor` is the number of those

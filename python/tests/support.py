@@ -134,7 +134,7 @@ def copies(params):
 
 
 def assert_same(params, expected):
-    """Bitwise."""
+    """Check that the tensors are bitwise equal."""
     for param, other in zip(params, expected, strict=True):
         assert torch.equal(param, other), f"differ by up to {(param - other).abs().max()}"
 

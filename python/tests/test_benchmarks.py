@@ -18,7 +18,7 @@ import step_table
 MACHINE = {"cpu": "AMD EPYC (Zen)", "instructions": "AVX2", "cores": 4, "threads": 2, "torch": "2.13.0", "mkl": None}
 
 
-def test_lines_of_the_profiler_are_dropped(capfd):
+def test_profiler_output_is_discarded(capfd):
     # torch's profiler printed lines that begin with USDT into the tables.
     with measure.without_profiler_noise():
         print("first")
@@ -28,7 +28,7 @@ def test_lines_of_the_profiler_are_dropped(capfd):
     assert capfd.readouterr() == ("first\nsecond: USDT\n", "kept\n")
 
 
-def test_output_comes_back_after_an_error(capfd):
+def test_output_is_restored_after_an_error(capfd):
     with pytest.raises(ValueError, match="inside"), measure.without_profiler_noise():
         print("before")
         raise ValueError("inside")
@@ -36,7 +36,7 @@ def test_output_comes_back_after_an_error(capfd):
     assert capfd.readouterr().out == "before\nafter\n"
 
 
-def test_paired_ratios_do_not_see_slow_rounds():
+def test_paired_ratios_ignore_slow_rounds():
     base = [1.0, 10.0, 2.0, 1.0, 5.0]
     found = measure.paired_ratio([0.5, 5.0, 1.2, 0.4, 2.5], base)
     assert found == measure.Ratio(*map(pytest.approx, (0.5, 0.5, 0.5)))

@@ -132,7 +132,7 @@ def test_online_choices_are_kept_and_restored(interval):
             optimizer.step()
             chosen.append(to_cpu(optimizer.state[params[0]]["unfolding"]).item())
         assert all(chosen[i] == chosen[i - i % interval] for i in range(len(chosen)))
-        assert set(chosen) <= {5, 6}  # {0, 2} and {0, 3}: those of the balanced shape, 18 x 18
+        assert set(chosen) <= {5, 6}  # {0, 2} and {0, 3}: the unfoldings of the balanced shape, 18 x 18
         copy = on_device([(6, 6, 3, 3)])
         other = Tensorion(copy, unfolding="online", online_interval=interval)
         other.load_state_dict(optimizer.state_dict())

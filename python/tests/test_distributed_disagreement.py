@@ -277,7 +277,7 @@ def sharded_disagreement(rank, world_size):
 
 
 def test_different_order_of_sharded_tensors_raises(run):
-    # Regression: with tensors of equal shape, each rank would have sent its shard as that of another tensor.
+    # Regression: with tensors of equal shape, each rank would have sent its shard as a shard of another tensor.
     for error in run(2, sharded_disagreement):
         assert "expected ranks to agree on the names, shapes, dtypes, placements or order" in error
         assert error.endswith("but rank 0 and rank 1 do not; nothing was changed") or "rank 1 and rank 0" in error

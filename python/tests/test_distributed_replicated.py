@@ -1,4 +1,4 @@
-"""Replicated tensors: ranks share the work, and the result is that of one process."""
+"""Replicated tensors: ranks share the work, and the result equals the result of one process."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""Sharded tensors: the result is that of one process, also with shards of unequal sizes."""
+"""Sharded tensors: the result equals the result of one process, also if the shards have unequal sizes."""
 
 import pytest
 import torch.distributed as dist

@@ -1,4 +1,4 @@
-"""Slices on several ranks: the result is that of one process. Slices that lie on one rank need no messages."""
+"""Slices on several ranks: the result equals the result of one process. Slices on a single rank need no messages."""
 
 import pytest
 import torch.distributed as dist

@@ -217,11 +217,18 @@ def test_bad_parameters_raise(params, error, message):
     assert_error(lambda: Tensorion(params()), error, message, prefix="")
 
 
-def test_disjoint_views_of_one_tensor_are_accepted():
-    Tensorion([WHOLE[:3], WHOLE[3:]])
-    # The address ranges of interleaved views overlap, but their elements do not.
-    Tensorion([WHOLE[..., ::2], WHOLE[..., 1::2]])
-    Tensorion([torch.zeros(0, 3), torch.zeros(0, 3), torch.zeros(3)])
+@pytest.mark.parametrize(
+    "params",
+    [
+        [WHOLE[:3], WHOLE[3:]],
+        [WHOLE[..., ::2], WHOLE[..., 1::2]],  # The address ranges overlap, but the elements do not.
+        [torch.zeros(0, 3), torch.zeros(0, 3), torch.zeros(3)],
+    ],
+    ids=["halves", "interleaved", "empty"],
+)
+def test_disjoint_views_of_one_tensor_are_accepted(params):
+    optimizer = Tensorion(params)
+    assert sum(len(group["params"]) for group in optimizer.param_groups) == len(params)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ constexpr int64_t kPolishSweeps = 2000;
 // Row i of factor k is the vector u_k of start i.
 using Factors = std::vector<at::Tensor>;
 
-// For every start, contracts x with all vectors except that of `mode`. The largest modes come first, because
-// this makes the intermediate results smallest.
+// For every start, contracts x with all vectors except the one of `mode`. The largest modes come first,
+// because this makes the intermediate results smallest.
 at::Tensor contract(const at::Tensor& x, const Factors& factors, int64_t mode) {
   std::vector<int64_t> others;
   std::string left;

@@ -12,7 +12,7 @@ double adjusted_scale(const Unfolding& unfolding, const std::string& adjust_lr_f
   if (adjust_lr_fn == "match_rms_adamw") return 0.2 * std::sqrt(std::max(m, n));
   if (adjust_lr_fn == "original") return std::sqrt(std::max(1.0, m / std::max(1.0, n)));
   if (adjust_lr_fn == "spectral_unclamped") return std::sqrt(m / std::max(1.0, n));
-  double taps = 1;
+  double taps = 1;  // "conv_radius"
   for (size_t mode = 2; mode < unfolding.shape().size(); ++mode)
     taps *= static_cast<double>(unfolding.shape()[mode]);
   return 1 / std::sqrt(std::max(1.0, taps));

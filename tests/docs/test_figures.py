@@ -39,7 +39,7 @@ def test_filters_stay_in_the_unit_interval(spectrum, poles):
 
 
 @pytest.mark.parametrize("coefficients", ["muon", "polar_express"])
-def test_polynomials_are_those_of_the_library(spectrum, coefficients):
+def test_polynomials_match_the_library(spectrum, coefficients):
     expected = tensorion.polar(torch.diag(spectrum.sigma), "newton_schulz", ns_coefficients=coefficients, ns_steps=5)
     torch.testing.assert_close(spectrum.newton_schulz(coefficients)(spectrum.sigma), expected.diag())
 

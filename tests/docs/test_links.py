@@ -17,7 +17,7 @@ def anchors(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document):
+def test_links_have_targets(document):
     for link in re.findall(r"\]\(([^)\s]+)\)", FENCED.sub("", document.read_text())):
         if re.match(r"\w+:", link):
             continue

@@ -1,4 +1,4 @@
-"""The numbers of the README are those of the committed results."""
+"""The numbers in the README agree with the committed results."""
 
 import json
 import re

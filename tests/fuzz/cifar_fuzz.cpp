@@ -35,10 +35,10 @@ struct Folders {
 };
 
 void check(const lab::RawSplits& splits, int64_t classes) {
-  fuzz::expect(static_cast<int64_t>(splits.classes.size()) == classes, "not so many classes");
+  fuzz::expect(static_cast<int64_t>(splits.classes.size()) == classes, "a wrong number of classes");
   for (const auto* samples : {&splits.train, &splits.test}) {
     fuzz::expect(samples->pixels.size(0) == static_cast<int64_t>(samples->labels.size()),
-                 "labels and pictures");
+                 "labels and images");
     for (const int64_t label : samples->labels) fuzz::expect(label >= 0 && label < classes, "a label");
   }
 }

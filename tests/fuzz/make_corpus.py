@@ -30,15 +30,15 @@ def idx(sizes, values):
 
 def make_idx():
     labels = idx([5], range(5))
-    pictures = idx([2, 3, 4], range(24))
-    for name, content in (("labels", labels), ("pictures", pictures)):
+    images = idx([2, 3, 4], range(24))
+    for name, content in (("labels", labels), ("images", images)):
         write("idx", name, content)
         write("idx", name + ".gz", gzip.compress(content, mtime=0))
-    write("idx", "truncated", pictures[:-3])
-    write("idx", "longer", pictures + b"x")
+    write("idx", "truncated", images[:-3])
+    write("idx", "longer", images + b"x")
     write("idx", "huge", idx([2**32 - 1] * 3, b"abc"))
     write("idx", "empty_and_huge", idx([0, 2**32 - 1, 2**32 - 1], b""))
-    write("idx", "truncated.gz", gzip.compress(pictures, mtime=0)[:-6])
+    write("idx", "truncated.gz", gzip.compress(images, mtime=0)[:-6])
 
 
 def make_cifar():
@@ -74,7 +74,7 @@ def make_jpeg():
     write("jpeg", "huge", colour[: frame + 5] + b"\x2d\x00\x2d\x00" + colour[frame + 9 :])
 
 
-def picture(channels, size=(9, 8)):
+def image(channels, size=(9, 8)):
     """Return the pixels that tests/lab/data/png_test.cpp computes, too."""
     rows, cols = np.mgrid[: size[1], : size[0]]
     return np.stack([(rows * 9 + cols * (5 + c)) % 256 for c in range(channels)], -1).astype(np.uint8)
@@ -104,18 +104,18 @@ def png(pixels, kind, *, bits=8, interlaced=False, chunks=(), size=None):
 
 
 def make_png():
-    colour = png(picture(3), 2)
+    colour = png(image(3), 2)
     write("png", "colour", colour)
-    write("png", "gray", png(picture(1), 0))
-    write("png", "bilevel", png(picture(1) % 2, 0, bits=1))
-    write("png", "palette", png(picture(1) % 4, 3, chunks=[(b"PLTE", bytes(range(0, 120, 10)))]))
-    write("png", "transparent_gray", png(picture(2), 4))
-    write("png", "transparent", png(picture(4), 6))
-    write("png", "deep", png(picture(3), 2, bits=16))
-    write("png", "interlaced", png(picture(3), 2, interlaced=True))
+    write("png", "gray", png(image(1), 0))
+    write("png", "bilevel", png(image(1) % 2, 0, bits=1))
+    write("png", "palette", png(image(1) % 4, 3, chunks=[(b"PLTE", bytes(range(0, 120, 10)))]))
+    write("png", "transparent_gray", png(image(2), 4))
+    write("png", "transparent", png(image(4), 6))
+    write("png", "deep", png(image(3), 2, bits=16))
+    write("png", "interlaced", png(image(3), 2, interlaced=True))
     write("png", "truncated", colour[:-30])
-    write("png", "huge", png(picture(3), 2, size=(2**31 - 1, 2**31 - 1)))
-    write("png", "beyond_its_palette", png(picture(1), 3, chunks=[(b"PLTE", bytes(6))]))
+    write("png", "huge", png(image(3), 2, size=(2**31 - 1, 2**31 - 1)))
+    write("png", "beyond_its_palette", png(image(1), 3, chunks=[(b"PLTE", bytes(6))]))
     write("png", "wrong_checksum", colour[:-20] + b"x" + colour[-19:])
 
 

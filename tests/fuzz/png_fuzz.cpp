@@ -11,9 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::succeeds<lab::FileError>("some/file.png", [&] {
     lab::PngDecoder decoder(bytes, "some/file.png");
     const auto [height, width] = decoder.size();
-    fuzz::expect(height > 0 && width > 0, "an empty picture");
+    fuzz::expect(height > 0 && width > 0, "an empty image");
     std::vector<uint8_t> pixels(3 * static_cast<size_t>(height) * static_cast<size_t>(width));
-    decoder.decode(pixels.data());
+    std::move(decoder).decode(pixels.data());
   });
   return 0;
 }

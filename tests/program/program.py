@@ -35,7 +35,7 @@ def files(folder):
     return {path.name for path in folder.iterdir()}
 
 
-def pictures(folder):
+def figures(folder):
     """Return the names of the figures in the report on a folder of results."""
     return {path.name for path in (folder / "report").glob("*.png")}
 

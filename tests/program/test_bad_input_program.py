@@ -44,8 +44,8 @@ def place(tmp_path_factory):
     (folder / "batch-is-a-folder" / "test_batch.bin").unlink()
     (folder / "batch-is-a-folder" / "test_batch.bin").mkdir()
     (folder / "nothing").mkdir()
-    (make(folder / "pictures" / "train" / "a") / "x.jpg").write_bytes(b"no picture")
-    (make(folder / "pictures" / "test" / "a") / "x.jpg").write_bytes(b"no picture")
+    (make(folder / "images" / "train" / "a") / "x.jpg").write_bytes(b"no image")
+    (make(folder / "images" / "test" / "a") / "x.jpg").write_bytes(b"no image")
 
     # Invalid weights.
     good = (folder / "run" / "weights.safetensors").read_bytes()
@@ -173,7 +173,7 @@ CASES = {
     "image size is 10^9": (
         train("--image-size", "1000000000"),
         2,
-        "--image-size must be a whole number from 1 to 16384, got '1000000000'",
+        "--image-size must be an integer from 1 to 16384, got '1000000000'",
     ),
     "depths are negative": (train("--depths", "1,1,-1,1"), 2, "[1, 1, -1, 1]"),
     "label smoothing is negative": (
@@ -185,7 +185,7 @@ CASES = {
     "an option of two optimizers": (
         train("--lr", "tensorion=1,sgd=2"),
         2,
-        "--lr must be a value, or optimizer=value for some of tensorion, got",
+        "--lr must be a value or a list of OPTIMIZER=VALUE with optimizers from tensorion, got",
     ),
     "inspect a word": (["inspect", "kernel"], 2, "got 'kernel'"),
     "inspect a size of 0": (["inspect", "3x0x5"], 2, "got '3x0x5'"),
@@ -203,7 +203,7 @@ CASES = {
     "inspect kernels of a shape": (
         ["inspect", "3x4x5", "--convolution", "8"],
         2,
-        "--convolution needs a safetensors file, got '3x4x5'",
+        "--convolution requires a safetensors file, got '3x4x5'",
     ),
     "laplace without points": (["laplace", "--problems", "3x0x2", "--out", "{place}/out"], 2, "3x0x2"),
     "laplace in one number": (["laplace", "--problems", "10", "--out", "{place}/out"], 2, "such as 10x32x8, got '10'"),
@@ -220,7 +220,7 @@ CASES = {
     ),
     "betas are beyond 1": (train("--betas", "0.9,2"), 2, "--betas must"),
     # ---- Data
-    "data is not there": (train("--data", "{place}/nowhere"), 1, "{place}/nowhere (--data), which is not there"),
+    "data is not there": (train("--data", "{place}/nowhere"), 1, "{place}/nowhere (--data), which does not exist"),
     "data is a file": (train("--data", "{place}/file"), 1, "{place}/file"),
     "data is an empty folder": (train("--data", "{place}/nothing"), 1, "{place}/nothing"),
     "data is of another set": (train("--dataset", "fashion-mnist"), 1, "{place}/data"),
@@ -233,8 +233,8 @@ CASES = {
         1,
         "{place}/batch-is-a-folder/test_batch.bin",
     ),
-    "a picture is none": (
-        train("--dataset", "imagefolder", "--data", "{place}/pictures", "--image-size", "32"),
+    "an image file is not an image": (
+        train("--dataset", "imagefolder", "--data", "{place}/images", "--image-size", "32"),
         1,
         "/a/x.jpg",
     ),
@@ -294,12 +294,12 @@ CASES = {
     "resumed with another rate": (
         resume("run", "--weight-decay", "0.5"),
         1,
-        "{place}/run was begun with --weight-decay",
+        "{place}/run was started with --weight-decay",
     ),
-    "resumed with another seed": (resume("run", "--seed", "3"), 1, "was begun with --seed 0, got 3"),
-    "resumed with other threads": (resume("run", "--threads", "2"), 1, "was begun with --threads 1, got 2"),
-    "resumed with another model": (resume("run", "--width", "0.25"), 1, "was begun with --width 0.125, got 0.25"),
-    "resumed with less data": (resume("run", "--limit-test", "20"), 1, "was begun with --limit-test null, got 20"),
+    "resumed with another seed": (resume("run", "--seed", "3"), 1, "was started with --seed 0, got 3"),
+    "resumed with other threads": (resume("run", "--threads", "2"), 1, "was started with --threads 1, got 2"),
+    "resumed with another model": (resume("run", "--width", "0.25"), 1, "was started with --width 0.125, got 0.25"),
+    "resumed with less data": (resume("run", "--limit-test", "20"), 1, "was started with --limit-test null, got 20"),
     "config is half written": (resume("run-config"), 1, "{place}/run-config/config.json: not valid: "),
     "summary lacks what it should have": (resume("run-summary"), 1, "{place}/run-summary/summary.json: not valid: "),
     "metrics lack what they should have": (
@@ -326,7 +326,7 @@ CASES = {
     "laplace resumed otherwise": (
         ["laplace", *laplace(), "--schedule", "constant", "--momentum", "0.5", "--out", "{place}/laplace", "--resume"],
         1,
-        "{place}/laplace was begun with other options: ",
+        "{place}/laplace was started with other options: ",
     ),
     "laplace config is a list": (
         ["laplace", *laplace(), "--out", "{place}/laplace-config", "--resume"],

@@ -100,11 +100,14 @@ def test_compare_continues_after_a_run_diverges(common, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--optimizers", "sgd,sgd"], "--optimizers must not name one twice"),
+        (["--optimizers", "sgd,sgd"], "--optimizers must not contain a value twice"),
         (["--optimizers", "sgd,adamw", "--unfolding", "online"], "sgd, adamw have no --unfolding"),
         (["--optimizers", "sgd,tensorion", "--unfolding", "sgd=online"], "sgd has no --unfolding"),
-        (["--optimizers", "sgd", "--lr", "0.1,sgd=2"], "--lr must be a value, or optimizer=value"),
-        (["--seeds", "1,1"], "--seeds must not name one twice"),
+        (
+            ["--optimizers", "sgd", "--lr", "0.1,sgd=2"],
+            "OPTIMIZER=VALUE with optimizers from sgd, got '0.1,sgd=2'",
+        ),
+        (["--seeds", "1,1"], "--seeds must not contain a value twice"),
     ],
 )
 def test_compare_rejects_bad_options(flags, message, common, tmp_path):

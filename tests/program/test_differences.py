@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import tiny_training
-from program import pictures, read_json, run
+from program import figures, read_json, run
 from scipy import stats
 
 
@@ -57,8 +57,8 @@ def test_table_shows_binomial_error(compared):
 def test_report_draws_differences(compared):
     out, _ = compared
     text = run("report", out, "--dpi", "40").stdout
-    assert "Test accuracy minus that of adamw" in text
-    assert "differences.png" in pictures(out)
+    assert "Difference of the test accuracy from adamw" in text
+    assert "differences.png" in figures(out)
 
 
 def test_one_seed_has_no_interval(cifar10, tmp_path):
@@ -71,6 +71,6 @@ def test_one_seed_has_no_interval(cifar10, tmp_path):
 
 def test_reference_must_be_one_of_the_methods(tmp_path):
     result = run("compare", "--optimizers", "sgd,muon", "--reference", "moun", "--out", tmp_path / "all", expect=2)
-    assert "--reference must be one of the methods that are compared, sgd, muon, got 'moun'" in result.stderr
+    assert "--reference must be one of the compared methods, sgd, muon, got 'moun'" in result.stderr
     assert "did you mean muon?" in result.stderr
     assert not (tmp_path / "all").exists()

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 import tiny_training
-from program import pictures, read_json, run
+from program import figures, read_json, run
 from tiny_training import CLASSES, TINY_MODEL, metrics
 
 
@@ -29,7 +29,7 @@ def test_eval_agrees_with_training(trained, cifar10):
     # The printed matrix is the same.
     rows = [line.split() for line in result.stdout.splitlines() if re.match(r"\d+  \S+  ", line)]
     assert [[int(cell) for cell in row[-CLASSES - 2 : -2]] for row in rows] == confusion.tolist()
-    assert "confusion_matrix.png" in pictures(trained)
+    assert "confusion_matrix.png" in figures(trained)
 
 
 def test_eval_of_averaged_weights(trained, cifar10, tmp_path):
@@ -38,7 +38,7 @@ def test_eval_of_averaged_weights(trained, cifar10, tmp_path):
     assert values["test_accuracy"] == last["ema_test_accuracy"]
     assert values["test_loss"] == pytest.approx(last["ema_test_loss"], rel=1e-6)
     # The report on a folder without a run shows only the evaluation.
-    assert pictures(tmp_path / "out") == {"confusion_matrix.png"}
+    assert figures(tmp_path / "out") == {"confusion_matrix.png"}
 
 
 def test_weights_without_a_run_need_flags(trained, cifar10, tmp_path):
@@ -65,7 +65,7 @@ def test_weights_of_another_model_are_an_error(trained, cifar10, tmp_path):
 
 def test_report_draws_logged_steps(trained, cifar10):
     run("report", trained)
-    assert {"step_loss.png", "gradient_norm.png", "learning_rate.png"} <= pictures(trained)
+    assert {"step_loss.png", "gradient_norm.png", "learning_rate.png"} <= figures(trained)
     page = (trained / "report" / "index.html").read_text()
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
@@ -95,7 +95,7 @@ def test_dry_run(optimizer, cifar10, tmp_path):
     sizes = {name: float(size) for name, size in re.findall(r"(weights|gradients|state|most) ([\d.]+) MB", text)}
     assert sizes["state"] == pytest.approx(sizes["gradients"] * (2 if optimizer == "adamw" else 1), rel=0.3, abs=0.2)
     assert sizes["most"] > sizes["weights"] + sizes["gradients"] + sizes["state"] - 0.2
-    assert re.search(r"a step of 20 pictures: [\d.e-]+ s, \d+ % of it in the optimizer; 12 steps", text)
+    assert re.search(r"a step on 20 images: [\d.e-]+ s, \d+ % of it in the optimizer; a run of 12 steps", text)
 
 
 def test_dry_run_of_a_comparison(cifar10, tmp_path):
@@ -124,4 +124,4 @@ def test_search_holds_out_a_tenth_by_default(cifar10, tmp_path):
 
 def test_validation_must_leave_training_samples(cifar10, tmp_path):
     flags = [*tiny_training.flags(cifar10), "--validation", "120", "--out", tmp_path / "run"]
-    assert "--validation must leave samples to train on" in run("train", *flags, expect=1).stderr
+    assert "--validation must be less than" in run("train", *flags, expect=1).stderr

@@ -1,4 +1,4 @@
-"""Training survives kills, a full disk and damaged files: its result is that of an undisturbed run."""
+"""Training survives kills, a full disk and damaged files: the result equals the result of an undisturbed run."""
 
 import contextlib
 import os
@@ -140,7 +140,7 @@ def test_disk_that_fills_up_during_training(whole, tmp_path):
             message = program.finish()
         assert program.process.returncode == 1
         assert f"cannot write {out / 'checkpoint.new.safetensors'}: No space left on device" in message
-        assert "The checkpoint made in epoch 2 after step 0 is kept" in message
+        assert "The checkpoint saved in epoch 2 after step 0 is kept" in message
         assert {"checkpoint.safetensors", "config.json"} <= files(out)
         assert not [name for name in files(out) if name.endswith(".tmp")]
         ballast.unlink()
@@ -174,7 +174,7 @@ def test_later_checkpoint_cannot_be_written(whole, tmp_path):
     before = (out / "checkpoint.safetensors").read_bytes()
     flags = [*train(whole), "--out", out]
     result = run(*flags, expect=1, preexec_fn=limited(100_000))
-    assert "File too large. The checkpoint made in epoch " in result.stderr
+    assert "File too large. The checkpoint saved in epoch " in result.stderr
     assert (out / "checkpoint.safetensors").read_bytes() == before
     run(*flags)
     assert_same_results(out, whole / "whole")

@@ -67,7 +67,7 @@ def test_both_rates_are_the_best_of_their_grids(searched):
 
     assert "Validation accuracy (%) by the fallback's learning rate" in result.stdout
     edges = sum("beyond" in entry for entry in (sgd, tensorion, fallback))
-    assert result.stdout.count("at the grid's edge") == edges
+    assert result.stdout.count("at the edge of the grid") == edges
     assert f"tensorion (lr {lr:g})" in result.stdout
 
 
@@ -86,8 +86,8 @@ def test_the_first_grid_can_be_resumed_with_the_second(searched, cifar10, tmp_pa
     assert files(tmp_path / "out-grid") == files(out.with_name("out-grid"))
 
 
-def test_the_search_and_the_comparison_train_on_the_same_pictures(cifar10, tmp_path):
-    """With the same seed and rate, a run of the search is that of the comparison, except for what it is tested on."""
+def test_the_search_and_the_comparison_train_on_the_same_images(cifar10, tmp_path):
+    """With the same seed and rate, a run of the search equals the run of the comparison, except for the test data."""
     flags = [*tiny_training.flags(cifar10, epochs=1), "--optimizers", "sgd", "--limit-train", "40"]
     flags += ["--validation", "30", "--grid", "--grid-lrs", "0.1", "--grid-seed", "0"]
     run("compare", *flags, "--out", tmp_path / "out")

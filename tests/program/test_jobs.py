@@ -75,7 +75,7 @@ def test_a_process_takes_over_from_one_that_was_killed(flags, whole, tmp_path):
     assert_same_comparison(out, whole)
 
 
-def test_runs_of_several_folders_can_be_put_together(flags, whole, tmp_path):
+def test_runs_of_several_folders_can_be_combined(flags, whole, tmp_path):
     for method in METHODS:
         single = [method if word == ",".join(METHODS) else word for word in flags]
         run(*single, "--out", tmp_path / method)

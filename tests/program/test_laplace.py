@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from program import PROGRAM, pictures, read_json, read_json_lines, run
+from program import PROGRAM, figures, read_json, read_json_lines, run
 
 LAPLACE = ["laplace", "--scale", "smoke", "--steps", "40", "--threads", "1"]
 
@@ -54,7 +54,7 @@ def test_laplace(tmp_path):
             )
             assert line.split()[3] == f"{best['error']:.2e}"
     assert len({row["quotient"] for row in rows if row["step"] == 0}) == 4  # problems x seeds
-    assert pictures(out) == {
+    assert figures(out) == {
         f"{name}-{problem}-40.png"
         for name in ("error_by_lr", "error_by_step", "residual_by_step")
         for problem in ("3x6x2", "5x4x2")
@@ -101,7 +101,7 @@ def test_each_budget_has_its_own_schedule(tmp_path):
     names |= {
         f"{name}-3x6x2-{steps}" for name in ("error_by_lr", "error_by_step", "residual_by_step") for steps in (10, 25)
     }
-    assert pictures(added) == {f"{name}.png" for name in names}
+    assert figures(added) == {f"{name}.png" for name in names}
 
 
 def test_the_grid_is_extended_at_its_edge(tmp_path):
@@ -121,7 +121,7 @@ def test_dry_run_estimates_the_time(tmp_path):
     assert re.search(r"^problem +sgd +muon$", text, re.MULTILINE)
     assert re.search(r"^5x4x2 +\d+\.\d\d +\d+\.\d\d$", text, re.MULTILINE)
     assert re.search(
-        r"^8 runs, about 0:0\d without learning rates beyond the grid; no run was started", text, re.MULTILINE
+        r"^8 runs, about 0:0\d, not counting learning rates beyond the grid; nothing was run", text, re.MULTILINE
     )
     assert not (tmp_path / "out").exists()
 
@@ -139,7 +139,7 @@ def test_laplace_resumes_with_more_runs(tmp_path):
     (entry, _) = optimizers_of(out)
     assert [rate["lr"] for rate in entry["rates"]] == [0.01, 0.1]
     message = run(*flags, "--lrs", "0.01", "--resume", "--schedule", "cosine", expect=1).stderr
-    assert 'was begun with other options: schedule "constant", got "cosine"' in message
+    assert 'was started with other options: schedule "constant", got "cosine"' in message
 
 
 def test_laplace_resumes_without_flags(tmp_path):
@@ -184,13 +184,13 @@ def test_laplace_if_all_runs_diverge(tmp_path):
     (entry,) = optimizers_of(out)
     assert entry["best"] is None
     assert entry["rates"][0]["error"] is None
-    assert pictures(out) == set()
+    assert figures(out) == set()
 
 
 @pytest.mark.parametrize(
     ("flags", "status", "message"),
     [
-        (["laplace", "--problems", "3x4"], 2, "dimensions x points x rank, such as 10x32x8, got '3x4'"),
+        (["laplace", "--problems", "3x4"], 2, "the form DIMENSIONSxPOINTSxRANK, such as 10x32x8, got '3x4'"),
         (["laplace", "--optimizers", "lion"], 2, "lion"),
         (["laplace", "--scale", "tiny"], 2, "got 'tiny'"),
         (["laplace", "--lrs", "-1"], 2, "--lrs"),

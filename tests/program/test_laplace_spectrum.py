@@ -16,7 +16,7 @@ def script():
     return load_script(SCRIPT)
 
 
-def test_errors_by_frequency_are_those_of_the_dense_tensor(script):
+def test_errors_by_frequency_match_dense_tensor(script):
     d, n = 3, 5
     train = script.random_train(d, n, 2, seed=3)
     x = torch.einsum("aib,bjc,ckd->ijk", *train).numpy()
@@ -31,7 +31,7 @@ def test_errors_by_frequency_are_those_of_the_dense_tensor(script):
 
 
 @pytest.mark.parametrize("name", ["tensorion", "online", "muon"])
-def test_the_run_is_that_of_the_program(script, name, tmp_path):
+def test_trajectory_matches_the_program(script, name, tmp_path):
     flags = ["--problems", "4x8x3", "--optimizers", name, "--lrs", "0.05", "--seeds", "0", "--steps", "20"]
     run("laplace", *flags, "--schedule", "cosine", "--threads", "1", "--out", tmp_path / "out")
     errors = {row["step"]: row["error"] for row in read_json_lines(tmp_path / "out" / "metrics.jsonl")}

@@ -20,11 +20,11 @@ REFUSED = {
     ),
     "milestones after the end": (
         [*TRAIN, "--schedule", "multistep", "--milestones", "50,75", "--epochs", "20"],
-        "--schedule multistep has no effect: its milestones, 50, 75, do not come before the end of the 20 epochs",
+        "--schedule multistep has no effect: expected a milestone before epoch 20, the last one, got 50, 75",
     ),
     "no milestone in one epoch": (
         [*TRAIN, "--schedule", "multistep", "--epochs", "1"],
-        "--schedule multistep has no effect: its milestones, 1, 1, do not come before the end of the 1 epochs",
+        "--schedule multistep has no effect: expected a milestone before epoch 1, the last one, got 1, 1",
     ),
     "Newton-Schulz steps of an SVD": (
         [*TRAIN, "--ns-steps", "3", "--polar", "svd"],
@@ -32,7 +32,7 @@ REFUSED = {
     ),
     "Newton-Schulz steps on the CPU": (
         [*TRAIN, "--ns-steps", "3", "--device", "cpu"],
-        "--ns-steps has no effect with --polar auto on the CPU, which is halley: choose --polar newton_schulz",
+        "--ns-steps has no effect with --polar auto on the CPU, which means halley; use --polar newton_schulz",
     ),
     "Newton-Schulz coefficients on the CPU": (
         [*TRAIN, "--ns-coefficients", "muon", "--device", "cpu"],
@@ -75,11 +75,11 @@ REFUSED = {
     ),
     "a misspelled value": (["train", "--model", "resnet19"], "got 'resnet19'; did you mean resnet18?"),
     "a misspelled model to inspect": (["inspect", "resnet19"], "; did you mean resnet18?"),
-    "thousands of threads": (["train", "--threads", "4096"], "--threads must be a whole number from 1 to "),
-    "thousands of workers": (["train", "--workers", "4096"], "--workers must be a whole number from 1 to "),
+    "thousands of threads": (["train", "--threads", "4096"], "--threads must be an integer from 1 to "),
+    "thousands of workers": (["train", "--workers", "4096"], "--workers must be an integer from 1 to "),
     "a limit that can be read": (
         ["train", "--checkpoint-every", "-1"],
-        "--checkpoint-every must be a number of at least 0, got '-1'",
+        "--checkpoint-every must be a non-negative number, got '-1'",
     ),
 }
 
@@ -122,8 +122,8 @@ def test_help_shows_defaults(command, scale):
         if " for " not in line:
             assert {same(value) for value in by_name.values()} == {same(line)}, name
             continue
-        parts = dict(part.split(" for ") for part in re.split(r", (?=\S+ for )", line))
-        by_method = {method: value for value, methods in parts.items() for method in methods.split(" and ")}
+        parts = dict(part.split(" for ") for part in line.split("; "))
+        by_method = {method: value for value, methods in parts.items() for method in re.split(", | and ", methods)}
         assert {key: same(value) for key, value in by_method.items()} == {k: same(v) for k, v in given.items()}
 
 
@@ -138,9 +138,9 @@ def test_plan_is_printed_first(cifar10, tmp_path):
     flags = [*tiny_training.flags(cifar10), "--seeds", "0,1", "--optimizers", "sgd,muon", "--schedule", "multistep"]
     lines = run("compare", *flags, "--out", tmp_path / "out").stderr.splitlines()
     assert lines[0].startswith("data: cifar10 from ")
-    assert lines[0].endswith("120 samples to train on, 50 to test on, 10 classes, 32 x 32")
+    assert lines[0].endswith("120 training samples, 50 test samples, 10 classes, 32 x 32")
     assert lines[1].startswith("model: resnet18, width 0.125, on ")
-    assert lines[2] == "optimizer: sgd, lr 0.1, weight decay 0.0005, schedule multistep (x 0.1 after epoch 1, 2)"
+    assert lines[2] == "optimizer: sgd, lr 0.1, weight decay 0.0005, schedule multistep (times 0.1 after epochs 1, 2)"
     assert lines[3].startswith("optimizer: muon, lr 0.005, ")
     assert lines[4] == "training: 4 runs of 2 epochs, 6 batches of 20 each"
-    assert re.fullmatch(r"estimated time: \d+:\d\d \(from a step of each method\)", lines[5])
+    assert re.fullmatch(r"estimated time: \d+:\d\d \(measured on a step of each method\)", lines[5])

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from program import pictures, read_json, run, words
+from program import figures, read_json, run, words
 from tiny_training import TINY_RUN
 
 PAPER_ABLATION = {
@@ -45,10 +45,10 @@ def test_ablation(image_folder, tmp_path):
         assert ours in printed[name]
         assert accuracy not in printed[name]  # The paper's numbers apply to other runs.
         assert loss not in printed[name]
-    assert "modes count from 1" in result.stdout
-    assert "the paper's numbers are of CIFAR-10, ResNet-18, 25 epochs" in result.stdout
+    assert "modes counted from 1" in result.stdout
+    assert "the paper's numbers are not shown, because they are for CIFAR-10, ResNet-18, 25 epochs" in result.stdout
     assert "Unfoldings of a kernel: CIFAR-10, 20 samples, ResNet-18 (width 0.125), 1 epoch" in result.stdout
-    assert {"test_accuracy.png", "test_loss.png", "train_loss.png"} <= pictures(out)
+    assert {"test_accuracy.png", "test_loss.png", "train_loss.png"} <= figures(out)
     page = (out / "report" / "index.html").read_text()
     assert all(f">{name}<" in page for name in PAPER_ABLATION)
     again = run("ablation", "--scale", "smoke", "--data", image_folder, *words(TINY_RUN), "--out", out, "--resume")
@@ -83,7 +83,7 @@ def test_grid_search_chooses_learning_rates(image_folder, tmp_path):
         assert read_json(out / f"{entry['method']}-seed0" / "config.json")["lr"] == expected
     assert "Validation accuracy (%) by learning rate" in result.stdout
     edges = sum("beyond" in entry for entry in grid["methods"])
-    assert result.stdout.count("at the grid's edge") == edges
+    assert result.stdout.count("at the edge of the grid") == edges
 
 
 PRESETS = {
@@ -144,15 +144,15 @@ def test_deviations_from_the_paper_are_recorded(image_folder, tmp_path):
     result = run("compare", *words(flags | {"--optimizers": "sgd,tensorion-sgd"}))
     own = read_json(out / "tensorion-sgd-seed0" / "config.json")["deviations"]
     for sentence in (
-        "The number of epochs is 1; the paper has 200.",
-        "The model has 0.125 of the width.",
-        "Training uses 20 samples, a part of the training set.",
-        "Testing uses 20 samples, a part of the test set.",
-        "tensorion-sgd has the learning rate 0.001 for the fallback; the paper names none.",
+        "The number of epochs is 1; in the paper it is 200.",
+        "The width of the model is multiplied by 0.125.",
+        "Training uses only 20 samples of the training set.",
+        "Testing uses only 20 samples of the test set.",
+        "The learning rate of the fallback of tensorion-sgd, 0.001, is our choice; the paper does not specify it.",
     ):
         assert sentence in own
         assert f"- {sentence}\n" in result.stdout
-    assert any("polar=auto" in sentence for sentence in own)
+    assert any("--polar auto" in sentence for sentence in own)
     assert not any("tensorion" in sentence for sentence in read_json(out / "sgd-seed0" / "config.json")["deviations"])
     assert set(own) <= set(read_json(out / "summary.json")["deviations"])
     # The record of a run is still a configuration.
@@ -202,7 +202,7 @@ def test_unfoldings_under_one_protocol(image_folder, tmp_path):
     assert "Unfoldings under one protocol: CIFAR-10" in result.stdout
 
 
-def test_a_presets_reference_may_be_left_out(image_folder, tmp_path):
+def test_reference_of_a_preset_need_not_be_compared(image_folder, tmp_path):
     flags = {**TINY_RUN, "--data": image_folder, "--preset": "unfoldings", "--scale": "smoke"}
     out = tmp_path / "out"
     run("compare", *words(flags | {"--optimizers": "sgd,adamw", "--out": out}))
@@ -212,9 +212,9 @@ def test_a_presets_reference_may_be_left_out(image_folder, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "status", "message"),
     [
-        (["ablation", "--optimizers", "modes-9"], 2, "--optimizers must be of modes-0, modes-1,"),
+        (["ablation", "--optimizers", "modes-9"], 2, "--optimizers must be from modes-0, modes-1,"),
         (["compare", "--optimizers", "a=lion"], 2, "or NAME=OPTIMIZER, got 'a=lion'"),
-        (["compare", "--scale", "small"], 2, "--scale needs --preset"),
+        (["compare", "--scale", "small"], 2, "--scale requires --preset"),
         (["compare", "--preset", "mnist"], 2, "got 'mnist'"),
     ],
 )

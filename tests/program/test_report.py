@@ -65,11 +65,11 @@ def test_page_is_self_contained(compared):
     assert not re.search(r"https?:|//\w|@import|url\(", re.sub(r"base64,[\w+/=]*", "", text))
     assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
     assert "href" not in page.attributes
-    pictures = {
+    embedded = {
         base64.b64decode(image["src"].removeprefix("data:image/png;base64,")): image["alt"] for image in page.images
     }
-    assert set(pictures) == {path.read_bytes() for path in (folder / "report").glob("*.png")}
-    assert all(pictures.values())
+    assert set(embedded) == {path.read_bytes() for path in (folder / "report").glob("*.png")}
+    assert all(embedded.values())
     for name, cells in rows(output).items():
         assert [name, *cells] in page.cells
         assert [name, "0, 1, 2"] in page.cells

@@ -73,7 +73,7 @@ def test_compare_checks_all_folders_first(cifar10, tmp_path):
     before = snapshot(tmp_path)
     assert "adamw-seed0 already contains a run" in run(*flags, expect=1).stderr
     assert snapshot(tmp_path) == before
-    assert "adamw-seed0 was begun with --lr" in run(*flags, "--lr", "adamw=1e-4", "--resume", expect=1).stderr
+    assert "adamw-seed0 was started with --lr" in run(*flags, "--lr", "adamw=1e-4", "--resume", expect=1).stderr
     assert snapshot(tmp_path) == before
 
 
@@ -138,5 +138,5 @@ def test_interval_longer_than_the_run_is_an_early_error(cifar10, tmp_path):
     """Regression: the error came only after the whole training."""
     flags = {**TINY_TIGHTNESS, "--every": "13", "--data": cifar10, "--out": tmp_path / "out"}
     message = run("tightness", *words(flags), expect=2).stderr
-    assert "--every must be at most the steps of the run, 12, got 13" in message
+    assert "--every must be at most 12, the number of steps of the run, got 13" in message
     assert files(tmp_path) == set()

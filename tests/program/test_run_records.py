@@ -10,7 +10,7 @@ from PIL import Image
 from program import read_json, run
 from tiny_training import metrics, write_cifar10, write_image_folder
 
-PICTURES = [
+IMAGE_FOLDER = [
     "--dataset",
     "imagefolder",
     "--epochs",
@@ -46,7 +46,7 @@ def test_data_is_recorded_and_checked(cifar10, other_cifar10, tmp_path):
     assert config["preprocessing"]["test"] == "none"
     assert config["preprocessing"]["mean"][0] == pytest.approx(125.307 / 255)
     message = run("train", *tiny_training.flags(other_cifar10, epochs=1), "--out", out, "--resume", expect=1).stderr
-    assert f'was begun with other data: data_fingerprint "{config["data_fingerprint"]}", got ' in message
+    assert f'was started with other data: data_fingerprint "{config["data_fingerprint"]}", got ' in message
     moved = tmp_path / "moved"
     moved.mkdir()
     write_cifar10(moved)
@@ -71,9 +71,9 @@ def test_png_images_train_like_the_same_pixels(tmp_path):
             folder = tmp_path / "png" / split / label
             folder.mkdir(parents=True)
             for i, mode in enumerate(("RGB", "RGBA", "L", "P", "1")):
-                picture = Image.fromarray(numbers.integers(0, 255, (32, 32, 3)).astype(np.uint8))
-                picture.convert(mode).save(folder / f"{i}.PNG")
-    run("train", *PICTURES, "--data", tmp_path / "png", "--out", tmp_path / "run")
+                image = Image.fromarray(numbers.integers(0, 255, (32, 32, 3)).astype(np.uint8))
+                image.convert(mode).save(folder / f"{i}.PNG")
+    run("train", *IMAGE_FOLDER, "--data", tmp_path / "png", "--out", tmp_path / "run")
     assert read_json(tmp_path / "run" / "config.json")["train_samples"] == 10
 
 
@@ -83,15 +83,15 @@ def test_error_names_broken_png(tmp_path):
         Image.new("RGB", (32, 32)).save(tmp_path / split / "a" / "x.png")
     good = (tmp_path / "train" / "a" / "x.png").read_bytes()
     (tmp_path / "train" / "a" / "x.png").write_bytes(good[:-30])
-    message = run("train", *PICTURES, "--data", tmp_path, "--out", tmp_path / "run", expect=1).stderr
+    message = run("train", *IMAGE_FOLDER, "--data", tmp_path, "--out", tmp_path / "run", expect=1).stderr
     assert "train/a/x.png: not a valid PNG image: " in message
 
 
 def test_image_size_resizes_all_images(tmp_path):
-    """Regression: if the size was that of the first image, the other images were not resized and raised an error."""
+    """Regression: if the size was taken from the first image, the other images were not resized and raised an error."""
     write_image_folder(tmp_path / "data")
     Image.new("RGB", (40, 60)).save(tmp_path / "data" / "train" / "class9" / "5.jpg")
-    flags = ["train", *PICTURES, "--data", tmp_path / "data", "--out", tmp_path / "run"]
+    flags = ["train", *IMAGE_FOLDER, "--data", tmp_path / "data", "--out", tmp_path / "run"]
     assert "(--image-size resizes all images)" in run(*flags, expect=1).stderr
     run(*flags, "--image-size", "32")
     assert "random resized crop" in read_json(tmp_path / "run" / "config.json")["preprocessing"]["train"]

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from program import pictures, read_json, read_json_lines, run, words
+from program import figures, read_json, read_json_lines, run, words
 from tiny_training import TINY_TIGHTNESS, stuck_after_an_epoch
 
 import tensorion
@@ -47,7 +47,7 @@ def test_tightness(image_folder, tmp_path):
         # root_times_spectral is not checked, because the real spectral norm gives no upper bound (docs/math.md).
         assert entry["convolution"] <= root * entry["relaxed_upper"] * 1.001
         assert entry["relaxed_lower"] <= entry["relaxed_upper"]
-    assert pictures(out) == {"spectral_norm.png", "gap.png", "nuclear_norms.png"}
+    assert figures(out) == {"spectral_norm.png", "gap.png", "nuclear_norms.png"}
     assert (out / "report" / "index.html").read_text().count("<h2>") == 3
 
     # The file of weights gives the same table of convolutions.

@@ -61,7 +61,7 @@ def test_train_learns_and_writes_files(cifar10, tmp_path):
     assert [line.split()[1] for line in lines] == [f"{i}/10" for i in range(1, 11)]
     # The plan comes before them.
     assert plan[0].startswith(
-        f"data: cifar10 from {cifar10}: 120 samples to train on, 50 to test on, 10 classes, 32 x 32"
+        f"data: cifar10 from {cifar10}: 120 training samples, 50 test samples, 10 classes, 32 x 32"
     )
     assert plan[1].startswith("model: resnet18, width 0.125, on ")
     assert plan[2] == "optimizer: tensorion, lr 0.01, weight decay 0.01, schedule cosine"
@@ -134,10 +134,10 @@ def test_a_run_is_not_overwritten(finished):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (["--lr", "0.5"], "was begun with --lr 0.005, got 0.5"),
-        (["--optimizer", "sgd"], 'was begun with --optimizer "tensorion", got "sgd"'),
-        (["--limit-train", "50"], "was begun with --limit-train null, got 50"),
-        (["--unfolding", "0,2"], 'was begun with --unfolding "balanced", got "(0, 2)"'),
+        (["--lr", "0.5"], "was started with --lr 0.005, got 0.5"),
+        (["--optimizer", "sgd"], 'was started with --optimizer "tensorion", got "sgd"'),
+        (["--limit-train", "50"], "was started with --limit-train null, got 50"),
+        (["--unfolding", "0,2"], 'was started with --unfolding "balanced", got "(0, 2)"'),
     ],
 )
 def test_resumed_run_must_have_the_same_options(changed, message, finished):
@@ -184,23 +184,27 @@ def test_error_names_what_diverged(common, tmp_path):
         (
             ["--lr", "sgd=0.1"],
             2,
-            "--lr must be a value, or optimizer=value for some of tensorion, got 'sgd=0.1'",
+            "--lr must be a value or a list of OPTIMIZER=VALUE with optimizers from tensorion, got 'sgd=0.1'",
         ),
         (["--schedule", "linear"], 2, "must be one of constant, multistep, cosine, onecycle, got linear"),
         (["--milestones", "0", "--schedule", "multistep"], 2, "milestones must be at least 1, got 0"),
         (["--optimizer", "sgd", "--unfolding", "online"], 2, "sgd has no --unfolding"),
         (["--optimizer", "adamw", "--momentum", "0.9"], 2, "adamw has no --momentum"),
         (["--optimizer", "muon", "--unfolding", "balanced"], 2, "muon has no --unfolding"),
-        (["--unfolding", "best"], 2, "--unfolding: balanced, online or modes such as 0,2"),
+        (
+            ["--unfolding", "best"],
+            2,
+            "modes such as 0,2; a mode must be an integer, got 'best'",
+        ),
         (["--unfolding", "0,9"], 2, "unfolding (0, 9) does not fit parameter"),
         (["--polar", "qr"], 2, "got 'qr'"),
-        (["--ns-coefficients", "1,2"], 2, "a row must be three numbers a,b,c, got '1,2'"),
+        (["--ns-coefficients", "1,2"], 2, "each row must have three numbers a,b,c, got '1,2'"),
         (["--fallback", "lion"], 2, "got 'lion'"),
         (["--betas", "0.9"], 2, "--betas must be two numbers"),
         (["--nesterov", "yes"], 2, "--nesterov must be true or false, got 'yes'"),
         (["--label-smoothing", "1"], 2, "--label-smoothing must be a number in [0, 1), got '1'"),
         (["--weights", "/no/such/file"], 1, "/no/such/file"),
-        (["--data", "/no/such/folder"], 1, "/no/such/folder (--data), which is not there"),
+        (["--data", "/no/such/folder"], 1, "/no/such/folder (--data), which does not exist"),
         (["--depths", "1,2"], 2, "depths must have four entries"),
     ],
 )

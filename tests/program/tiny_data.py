@@ -15,6 +15,6 @@ def cifar10(tmp_path_factory):
 @pytest.fixture(scope="session")
 def image_folder(tmp_path_factory):
     """An image folder with JPEG files."""
-    folder = tmp_path_factory.mktemp("pictures")
+    folder = tmp_path_factory.mktemp("images")
     write_image_folder(folder)
     return folder

@@ -69,7 +69,7 @@ def without_times(rows):
 
 
 def assert_same_results(folder, expected):
-    """Check that results are bitwise equal, except for times and the name of the run, which is that of its folder."""
+    """Check that results are bitwise equal, except for times and for the name of the run, which is its folder."""
     assert without_times(metrics(folder)) == [{**row, "run": folder.name} for row in without_times(metrics(expected))]
     weights = read_safetensors(folder / "weights.safetensors")
     assert weights == read_safetensors(expected / "weights.safetensors")

@@ -187,8 +187,8 @@ def _write(document: Document, out: Path) -> Path:
     except OSError as error:
         raise ReportError(f"{error.filename or out}: {error.strerror}") from None
     for section in document.sections:
-        for picture in section.pictures:
-            _write_file(out / f"{picture.name}.png", picture.png)
+        for figure in section.figures:
+            _write_file(out / f"{figure.name}.png", figure.png)
     _write_file(page, html_page(document).encode("utf-8", errors="xmlcharrefreplace"))
     return page
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from tensorion_lab.report.canvas import Canvas
-from tensorion_lab.report.document import Picture, Section, Table
+from tensorion_lab.report.document import RenderedFigure, Section, Table
 from tensorion_lab.report.evaluations import Evaluation
 from tensorion_lab.report.style import TEXT, house_style
 
@@ -36,8 +36,8 @@ def _section(evaluation: Evaluation, name: str, dpi: int) -> Section:
         notes=[f"(test loss {evaluation.loss:.4f}, {evaluation.samples} images, {evaluation.weights})"],
     )
     caption = "Percentage of the images of each true class (rows) that were assigned to each class (columns)."
-    picture = Picture(name, "Confusion matrix", caption, _matrix(names, counts, totals, dpi))
-    return Section(title, table, [picture], None, [])
+    figure = RenderedFigure(name, "Confusion matrix", caption, _matrix(names, counts, totals, dpi))
+    return Section(title, table, [figure], None, [])
 
 
 def _percent(part: int, whole: int) -> str:

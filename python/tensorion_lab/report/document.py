@@ -16,8 +16,8 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure. `name` is the file name without the extension."""
+class RenderedFigure:
+    """A figure as a PNG file. `name` is the file name without the extension."""
 
     name: str
     title: str
@@ -29,7 +29,7 @@ class Picture:
 class Section:
     title: str
     table: Table
-    pictures: Sequence[Picture]
+    figures: Sequence[RenderedFigure]
     configuration: Table | None  # the options in which the rows differ
     common: Sequence[tuple[str, str]]  # the options that all rows share
 

@@ -8,11 +8,11 @@ from matplotlib.ticker import MaxNLocator
 
 from tensorion_lab.report.bars import Bar, draw_bars
 from tensorion_lab.report.curves import STEPS, Line, draw_curves
-from tensorion_lab.report.document import Picture
+from tensorion_lab.report.document import RenderedFigure
 from tensorion_lab.report.groups import Group, Setup
 from tensorion_lab.report.results import Curve, curve, results
 from tensorion_lab.report.runs import Epoch, Run, Status
-from tensorion_lab.report.steps import step_pictures
+from tensorion_lab.report.steps import step_figures
 from tensorion_lab.report.style import Style
 
 
@@ -41,7 +41,7 @@ class TrainingFigures:
     def __init__(self, setup: Setup, styles: Mapping[str, Style], dpi: int) -> None:
         self._setup, self._styles, self._dpi = setup, styles, dpi
 
-    def pictures(self) -> list[Picture]:
+    def render(self) -> list[RenderedFigure]:
         drawn = [
             self._against_epochs(ACCURACY),
             self._against_time(ACCURACY),
@@ -49,10 +49,10 @@ class TrainingFigures:
             self._against_epochs(TRAIN_LOSS),
             self._optimizer_share(),
         ]
-        steps = step_pictures(self._setup, self._styles, self._means("band"), self._dpi)
-        return [*(picture for picture in drawn if picture is not None), *steps]
+        steps = step_figures(self._setup, self._styles, self._means("band"), self._dpi)
+        return [*(figure for figure in drawn if figure is not None), *steps]
 
-    def _against_epochs(self, quantity: Quantity) -> Picture | None:
+    def _against_epochs(self, quantity: Quantity) -> RenderedFigure | None:
         lines = self._lines(quantity, lambda curve: [float(epoch) for epoch in curve.epochs])
         if not lines:
             return None
@@ -76,9 +76,9 @@ class TrainingFigures:
             canvas.axes.grid(visible=False, axis="x")
         name = quantity.name
         caption = f"{name.capitalize()} after each epoch." + (_CUT if cut else "")
-        return Picture(name.replace(" ", "_"), f"{name.capitalize()} by epoch", caption, canvas.png(self._dpi))
+        return RenderedFigure(name.replace(" ", "_"), f"{name.capitalize()} by epoch", caption, canvas.png(self._dpi))
 
-    def _against_time(self, quantity: Quantity) -> Picture | None:
+    def _against_time(self, quantity: Quantity) -> RenderedFigure | None:
         lines = self._lines(quantity, lambda curve: curve.seconds)
         if not lines:
             return None
@@ -97,14 +97,14 @@ class TrainingFigures:
         caption = f"{name.capitalize()} against training time without evaluation, mean over the seeds." + (
             _CUT if cut else ""
         )
-        return Picture(
+        return RenderedFigure(
             name.replace(" ", "_") + "_over_time",
             f"{name.capitalize()} by time",
             caption,
             canvas.png(self._dpi),
         )
 
-    def _optimizer_share(self) -> Picture | None:
+    def _optimizer_share(self) -> RenderedFigure | None:
         bars = []
         for group in self._setup.groups:
             if group.counted:
@@ -127,7 +127,7 @@ class TrainingFigures:
             x_label="time in the optimizer's step (% of training time)",
         )
         caption = "Percentage of the training time spent in the optimizer's step. The model and the data take the rest."
-        return Picture("optimizer_share", "The optimizer's share of the time", caption, canvas.png(self._dpi))
+        return RenderedFigure("optimizer_share", "The optimizer's share of the time", caption, canvas.png(self._dpi))
 
     def _lines(self, quantity: Quantity, x_of: Callable[[Curve], Sequence[float]]) -> list[Line]:
         """Returns one line for the mean of each group and one for each run that diverged."""

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.ticker import FixedLocator
 
 from tensorion_lab.report.curves import Line, draw_curves
-from tensorion_lab.report.document import Picture, Section
+from tensorion_lab.report.document import RenderedFigure, Section
 from tensorion_lab.report.experiments import Experiment
 from tensorion_lab.report.style import Style, assign_styles, house_style
 
@@ -20,7 +20,9 @@ Points = Sequence[tuple[float, float]]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Plot:
+    """What a figure shows."""
+
     name: str
     title: str
     caption: str
@@ -39,50 +41,52 @@ def laplace_sections(experiment: Experiment, dpi: int) -> list[Section]:
     styles = assign_styles((name, FAMILIES.get(name, name)) for name in names)
     with house_style():
         for index, problem in enumerate(problems):
-            pictures = _pictures(problem, styles, len(experiment.summary["config"]["seeds"]), dpi)
+            figures = _render_figures(problem, styles, len(experiment.summary["config"]["seeds"]), dpi)
             title, table = experiment.title(index), experiment.table(index)
-            sections.append(Section(title, table, pictures, None, experiment.options()))
+            sections.append(Section(title, table, figures, None, experiment.options()))
     return sections
 
 
-def _pictures(problem: Mapping[str, Any], styles: Mapping[str, Style], seeds: int, dpi: int) -> list[Picture]:
+def _render_figures(
+    problem: Mapping[str, Any], styles: Mapping[str, Style], seeds: int, dpi: int
+) -> list[RenderedFigure]:
     size = f"d = {problem['dimensions']}, n = {problem['points']}, rank {problem['rank']}"
     means = "one seed" if seeds == 1 else f"geometric mean over {seeds} seeds"
     budgets = problem["budgets"]
-    figures = [figure for budget in budgets for figure in _figures_of_budget(budget)]
+    plots = [plot for budget in budgets for plot in _plots_of_budget(budget)]
     if len(budgets) > 1:
-        figures = [*_figures_over_budgets(budgets), *figures]
-    pictures = []
-    for figure in figures:
+        plots = [*_plots_over_budgets(budgets), *plots]
+    figures = []
+    for plot in plots:
         lines = [
             Line(label, styles[optimizer], [x for x, _ in points], [y for _, y in points], [0.0] * len(points))
-            for optimizer, label, points in figure.curves
+            for optimizer, label, points in plot.curves
             if points
         ]
         if not lines:
             continue
-        budget = ", best learning rate of each budget" if figure.steps is None else f", runs of {figure.steps} steps"
+        budget = ", best learning rate of each budget" if plot.steps is None else f", runs of {plot.steps} steps"
         canvas, _ = draw_curves(
             lines,
             title=f"Laplacian, {size}",
             subtitle=means + budget,
-            x_label=figure.x_label,
-            y_label=QUANTITIES[figure.quantity],
-            log_x=figure.log_x,
+            x_label=plot.x_label,
+            y_label=QUANTITIES[plot.quantity],
+            log_x=plot.log_x,
             whole=True,
         )
-        if figure.ticks:
-            canvas.axes.xaxis.set_major_locator(FixedLocator(figure.ticks))
-        name = f"{figure.name}-{problem['problem']}"
-        title = figure.title
-        if figure.steps is not None:
-            name += f"-{figure.steps}"
+        if plot.ticks:
+            canvas.axes.xaxis.set_major_locator(FixedLocator(plot.ticks))
+        name = f"{plot.name}-{problem['problem']}"
+        title = plot.title
+        if plot.steps is not None:
+            name += f"-{plot.steps}"
             title += budget
-        pictures.append(Picture(name, title, figure.caption, canvas.png(dpi)))
-    return pictures
+        figures.append(RenderedFigure(name, title, plot.caption, canvas.png(dpi)))
+    return figures
 
 
-def _figures_over_budgets(budgets: Sequence[Mapping[str, Any]]) -> list[Figure]:
+def _plots_over_budgets(budgets: Sequence[Mapping[str, Any]]) -> list[Plot]:
     """The last points of the best runs, one point for each budget."""
     caption = "One point for each budget, with its own schedule and its own best learning rate."
     ends: dict[str, list[Mapping[str, Any]]] = {}
@@ -94,7 +98,7 @@ def _figures_over_budgets(budgets: Sequence[Mapping[str, Any]]) -> list[Figure]:
         return [(name, name, [(point[x], point["error"]) for point in points]) for name, points in ends.items()]
 
     return [
-        Figure(
+        Plot(
             "error_by_budget",
             "Error by budget",
             caption,
@@ -102,21 +106,21 @@ def _figures_over_budgets(budgets: Sequence[Mapping[str, Any]]) -> list[Figure]:
             curves("step"),
             ticks=[budget["steps"] for budget in budgets],
         ),
-        Figure(
+        Plot(
             "error_by_seconds",
             "Error by time",
-            f"{caption} The time is that of the fastest seed.",
+            f"{caption} The time is the time of the fastest seed.",
             "seconds of a run",
             curves("seconds"),
         ),
     ]
 
 
-def _figures_of_budget(budget: Mapping[str, Any]) -> list[Figure]:
+def _plots_of_budget(budget: Mapping[str, Any]) -> list[Plot]:
     entries = budget["optimizers"]
     best = [(entry["optimizer"], entry["best"]) for entry in entries if entry["best"]]
     return [
-        Figure(
+        Plot(
             "error_by_lr",
             "Error by learning rate",
             "At the end of the run; learning rates at which a run diverged are left out.",
@@ -128,7 +132,7 @@ def _figures_of_budget(budget: Mapping[str, Any]) -> list[Figure]:
             steps=budget["steps"],
         ),
         *(
-            Figure(
+            Plot(
                 f"{quantity}_by_step",
                 f"{quantity.capitalize()} by step",
                 "At the learning rate with the smallest error at the end.",

@@ -3,7 +3,7 @@
 from base64 import b64encode
 from html import escape
 
-from tensorion_lab.report.document import Document, Picture, Section, Table
+from tensorion_lab.report.document import Document, RenderedFigure, Section, Table
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -86,7 +86,7 @@ def _section(section: Section) -> str:
     return (
         f"<section>\n<h2>{escape(section.title)}</h2>\n"
         + _table(section.table, "results")
-        + f'<div class="figures">\n{"".join(map(_figure, section.pictures))}</div>\n'
+        + f'<div class="figures">\n{"".join(map(_figure, section.figures))}</div>\n'
         + (f"<h3>Configuration</h3>\n<dl>\n{common}</dl>\n" if common or section.configuration else "")
         + (_table(section.configuration, "options") if section.configuration else "")
         + "</section>\n"
@@ -111,10 +111,10 @@ def _table(table: Table, kind: str) -> str:
     )
 
 
-def _figure(picture: Picture) -> str:
-    data = b64encode(picture.png).decode("ascii")
-    title = escape(picture.title)
+def _figure(figure: RenderedFigure) -> str:
+    data = b64encode(figure.png).decode("ascii")
+    title = escape(figure.title)
     return (
         f'<figure>\n<img alt="{title}" src="data:image/png;base64,{data}">\n'
-        f"<figcaption>{escape(picture.caption)}</figcaption>\n</figure>\n"
+        f"<figcaption>{escape(figure.caption)}</figcaption>\n</figure>\n"
     )

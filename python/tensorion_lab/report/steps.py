@@ -7,7 +7,7 @@ from matplotlib.ticker import MaxNLocator
 
 from tensorion_lab.report.curves import STEPS as TICKS
 from tensorion_lab.report.curves import Line, draw_curves
-from tensorion_lab.report.document import Picture
+from tensorion_lab.report.document import RenderedFigure
 from tensorion_lab.report.groups import Group, Setup
 from tensorion_lab.report.results import Spread
 from tensorion_lab.report.style import Style
@@ -24,10 +24,10 @@ CURVES = {
 }
 
 
-def step_pictures(setup: Setup, styles: Mapping[str, Style], subtitle: str, dpi: int) -> list[Picture]:
+def step_figures(setup: Setup, styles: Mapping[str, Style], subtitle: str, dpi: int) -> list[RenderedFigure]:
     """Returns an empty list if no run of the setup logged its steps."""
     logged = {group.label: [run.steps for run in group.counted] for group in setup.groups}
-    pictures = []
+    figures = []
     for key, (name, title, caption) in CURVES.items():
         lines = [_line(group, logged[group.label], key, styles[group.label]) for group in setup.groups]
         lines = [line for line in lines if line.x]
@@ -37,8 +37,8 @@ def step_pictures(setup: Setup, styles: Mapping[str, Style], subtitle: str, dpi:
             lines, title=f"{setup.title}: {title} by step", subtitle=subtitle, x_label="step", y_label=title
         )
         canvas.axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, steps=TICKS))
-        pictures.append(Picture(name, f"{title.capitalize()} by step", caption, canvas.png(dpi)))
-    return pictures
+        figures.append(RenderedFigure(name, f"{title.capitalize()} by step", caption, canvas.png(dpi)))
+    return figures
 
 
 def _line(group: Group, runs: Sequence[Mapping[int, Mapping[str, float]]], key: str, style: Style) -> Line:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tensorion_lab.report.curves import Line, draw_curves
-from tensorion_lab.report.document import Picture, Section
+from tensorion_lab.report.document import RenderedFigure, Section
 from tensorion_lab.report.errors import ReportError
 from tensorion_lab.report.experiments import Experiment
 from tensorion_lab.report.style import COLOURS, DASHES, MARKERS, Style, house_style
@@ -21,10 +21,10 @@ POINTS = 200  # number of points of a density curve
 def tightness_sections(experiment: Experiment, dpi: int) -> list[Section]:
     rows = _read(experiment)
     with house_style():
-        pictures = [_spectral(rows, dpi), _gap(rows, dpi), _densities(rows, dpi)]
+        figures = [_spectral(rows, dpi), _gap(rows, dpi), _densities(rows, dpi)]
     first, *others = range(len(experiment.summary["tables"]))
     return [
-        Section(experiment.title(first), experiment.table(first), pictures, None, experiment.options()),
+        Section(experiment.title(first), experiment.table(first), figures, None, experiment.options()),
         *(Section(experiment.title(index), experiment.table(index), [], None, []) for index in others),
     ]
 
@@ -49,7 +49,7 @@ def _line(label: str, style: Style, values: Mapping[int, Sequence[float]], sprea
     return Line(label, style, list(values), [statistics.fmean(some) for some in values.values()], deviations)
 
 
-def _spectral(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
+def _spectral(rows: Sequence[Mapping[str, Any]], dpi: int) -> RenderedFigure:
     canvas, _ = draw_curves(
         [_line("mean over the layers", ONLINE, _by_step(rows, "spectral"), spread=True)],
         title="Spectral norm of the online oracle's solution",
@@ -59,10 +59,10 @@ def _spectral(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
         whole=True,
     )
     caption = "Lower bound of the tensor spectral norm of the oracle's solutions for the momenta, mean over the layers."
-    return Picture("spectral_norm", "Spectral norm by step", caption, canvas.png(dpi))
+    return RenderedFigure("spectral_norm", "Spectral norm by step", caption, canvas.png(dpi))
 
 
-def _gap(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
+def _gap(rows: Sequence[Mapping[str, Any]], dpi: int) -> RenderedFigure:
     gaps = _by_step(rows, "gap")
     canvas, _ = draw_curves(
         [
@@ -75,11 +75,11 @@ def _gap(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
         y_label="relative gap of the nuclear norm",
         whole=True,
     )
-    caption = "Relative gap between the largest nuclear norm over the unfoldings and that of the balanced unfolding."
-    return Picture("gap", "Gap by step", caption, canvas.png(dpi))
+    caption = "Relative gap between the largest nuclear norm over the unfoldings and the one of the balanced unfolding."
+    return RenderedFigure("gap", "Gap by step", caption, canvas.png(dpi))
 
 
-def _densities(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
+def _densities(rows: Sequence[Mapping[str, Any]], dpi: int) -> RenderedFigure:
     canvas, _ = draw_curves(
         [
             _density("online", ONLINE, [row["online_norm"] for row in rows]),
@@ -94,7 +94,7 @@ def _densities(rows: Sequence[Mapping[str, Any]], dpi: int) -> Picture:
         linear=True,
     )
     caption = "Distribution of the nuclear norms of the online and the balanced unfolding over all momenta."
-    return Picture("nuclear_norms", "Nuclear norms", caption, canvas.png(dpi))
+    return RenderedFigure("nuclear_norms", "Nuclear norms", caption, canvas.png(dpi))
 
 
 def _density(label: str, style: Style, values: Sequence[float]) -> Line:

@@ -19,12 +19,12 @@ def training_sections(runs: Sequence[Run], dpi: int) -> list[Section]:
     sections = []
     with house_style():
         for setup in setups:
-            pictures = TrainingFigures(setup, styles, dpi).pictures()
+            figures = TrainingFigures(setup, styles, dpi).render()
             if len(setups) > 1:
                 slug = re.sub(r"[^a-z0-9.]+", "-", setup.title.lower()).strip("-")
-                pictures = [replace(picture, name=f"{slug}-{picture.name}") for picture in pictures]
+                figures = [replace(figure, name=f"{slug}-{figure.name}") for figure in figures]
             common, configuration = _configuration(setup.groups)
-            sections.append(Section(setup.title, _results_table(setup), pictures, configuration, common))
+            sections.append(Section(setup.title, _results_table(setup), figures, configuration, common))
     return sections
 
 

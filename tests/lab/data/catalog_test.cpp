@@ -15,7 +15,7 @@ using testing::idx;
 using testing::jpeg;
 using testing::label_bytes;
 using testing::noise;
-using testing::smooth_picture;
+using testing::smooth_image;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
@@ -39,7 +39,7 @@ class Catalog : public ::testing::Test {
       for (const std::string file : {"train/%/0.jpg", "train/%/1.jpg", "train/%/2.jpg", "val/%/0.jpg"}) {
         std::string path = file;
         path.replace(path.find('%'), 1, "class_" + std::to_string(c));
-        write_bytes(folder_ / name / path, jpeg(smooth_picture(3, height, width, static_cast<double>(c))));
+        write_bytes(folder_ / name / path, jpeg(smooth_image(3, height, width, static_cast<double>(c))));
       }
     }
   }
@@ -114,14 +114,14 @@ TEST_F(Catalog, FindsFoldersOfOriginalArchives) {
 TEST_F(Catalog, TinyImagenetMayHaveFewerClasses) {
   const fs::path folder = folder_ / "tiny-imagenet-200";
   write_bytes(folder / "wnids.txt", "n01\n");
-  write_bytes(folder / "train/n01/images/a.JPEG", jpeg(smooth_picture(1, 64, 64)));
-  write_bytes(folder / "val/images/b.JPEG", jpeg(smooth_picture(3, 64, 64)));
+  write_bytes(folder / "train/n01/images/a.JPEG", jpeg(smooth_image(1, 64, 64)));
+  write_bytes(folder / "val/images/b.JPEG", jpeg(smooth_image(3, 64, 64)));
   write_bytes(folder / "val/val_annotations.txt", "b.JPEG\tn01\t0\t0\t1\t1\n");
   const auto spec = load("tiny-imagenet");
   EXPECT_EQ(spec.train.count(), 1);
   EXPECT_TRUE(spec.train.pixels.defined());
   expect_padded_pipeline(spec, {64, 64});
-  write_bytes(folder / "val/images/b.JPEG", jpeg(smooth_picture(3, 32, 32)));
+  write_bytes(folder / "val/images/b.JPEG", jpeg(smooth_image(3, 32, 32)));
   expect_error<FileError>([&] { load("tiny-imagenet"); }, "b.JPEG: expected an image of 64 x 64");
 }
 
@@ -142,7 +142,7 @@ TEST_F(Catalog, SmallImagesKeepTheirSize) {
   const auto spec = load("imagefolder");
   EXPECT_TRUE(spec.train.pixels.defined());
   expect_padded_pipeline(spec, {20, 64});
-  write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
+  write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_image(3, 20, 63)));
   expect_error<FileError>([&] { load("imagefolder"); }, "class_1/2.jpg: expected an image of 20 x 64");
   // An explicit size resizes all images to that size.
   expect_resized_pipeline(load_dataset("imagefolder", {.folder = folder_.path(), .image_size = 28}), 28, 32);
@@ -159,7 +159,7 @@ TEST_F(Catalog, ResizesToAnyRequestedSize) {
 
 TEST_F(Catalog, LargeImagesAreResized) {
   write_image_folder("", 2, 50, 65);
-  write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_picture(3, 20, 63)));
+  write_bytes(folder_ / "train/class_1/2.jpg", jpeg(smooth_image(3, 20, 63)));
   const auto spec = load("imagefolder");
   EXPECT_FALSE(spec.train.pixels.defined());
   EXPECT_FALSE(spec.train.files->front().bytes.empty());
@@ -168,9 +168,9 @@ TEST_F(Catalog, LargeImagesAreResized) {
   EXPECT_TRUE(on_disk.train.files->front().bytes.empty());
 }
 
-TEST_F(Catalog, ResizedPicturesFollowTheModelsConfiguration) {
+TEST_F(Catalog, ResizedImagesFollowTheModelsConfiguration) {
   write_image_folder("", 2, 50, 65);
-  const ResizedPictures vit{{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}, Interpolation::kBicubic, 0.9};
+  const PretrainedPreprocessing vit{{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}, Interpolation::kBicubic, 0.9};
   const auto spec = load_dataset(
       "imagefolder", {.folder = folder_.path(), .flip = "both", .transpose = true, .resized = vit});
   expect_resized_pipeline(spec, 224, 248);  // timm rounds 224 / 0.9 down.
@@ -184,9 +184,9 @@ TEST_F(Catalog, ResizedPicturesFollowTheModelsConfiguration) {
 }
 
 // The configuration is made for three channels.
-TEST_F(Catalog, GrayPicturesKeepTheirOwnNormalization) {
+TEST_F(Catalog, GrayImagesKeepTheirOwnNormalization) {
   write_fashion_mnist("");
-  const ResizedPictures vit{{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}, Interpolation::kBicubic, 0.9};
+  const PretrainedPreprocessing vit{{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}}, Interpolation::kBicubic, 0.9};
   const auto spec =
       load_dataset("fashion-mnist", {.folder = folder_.path(), .image_size = 224, .resized = vit});
   EXPECT_EQ(spec.train_transform.normalization.mean.size(), 1U);
@@ -223,11 +223,11 @@ TEST_F(Catalog, ExplainsMissingData) {
     for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << "\nin:\n" << text;
   };
   expect_parts(message("cifar10", folder_.path()),
-               {"data set cifar10 not found", "looked in: " + folder_.path().string() + " (--data)",
+               {"data set cifar10 not found", "searched: " + folder_.path().string() + " (--data)",
                 "data_batch_1.bin ... data_batch_5.bin and test_batch.bin", "or: train/<class>/*.jpg",
                 "scripts/get_data.sh cifar10"});
   expect_parts(message("fashion-mnist", folder_ / "gone"),
-               {"gone (--data), which is not there", "train-images-idx3-ubyte", "dataset-fashion-mnist"});
+               {"gone (--data), which does not exist", "train-images-idx3-ubyte", "dataset-fashion-mnist"});
   expect_parts(message("imagenette", ""), {"nowhere, as neither --data DIR nor TENSORION_DATA is given"});
   ::setenv("TENSORION_DATA", folder_.path().c_str(), 1);
   expect_parts(message("tiny-imagenet", ""),

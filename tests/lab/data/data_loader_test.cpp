@@ -16,7 +16,7 @@ using testing::expect_close;
 using testing::expect_error;
 using testing::jpeg;
 using testing::noise;
-using testing::smooth_picture;
+using testing::smooth_image;
 using testing::TemporaryFolder;
 using testing::write_bytes;
 
@@ -158,7 +158,7 @@ class DataLoaderOnDisk : public ::testing::Test {
     for (int64_t i = 0; i < 6; ++i) {
       split_.files.push_back(folder_ / (std::to_string(i) + ".jpg"));
       split_.labels.push_back(i);
-      write_bytes(split_.files.back(), jpeg(smooth_picture(3, 20, 30, static_cast<double>(i))));
+      write_bytes(split_.files.back(), jpeg(smooth_image(3, 20, 30, static_cast<double>(i))));
     }
     data_ = make_dataset(split_, std::nullopt, 0);
   }

@@ -37,7 +37,7 @@ TEST_P(Png, DecodesToRgb) {
   ASSERT_EQ(decoder.size().height, kHeight);
   ASSERT_EQ(decoder.size().width, kWidth);
   std::vector<uint8_t> pixels(3 * kHeight * kWidth);
-  decoder.decode(pixels.data());
+  std::move(decoder).decode(pixels.data());
   for (int64_t c = 0; c < 3; ++c) {
     for (int64_t y = 0; y < kHeight; ++y) {
       for (int64_t x = 0; x < kWidth; ++x) {
@@ -70,7 +70,7 @@ TEST_P(DamagedPng, IsRejected) {
         PngDecoder decoder(bytes, "some/x.png");
         std::vector<uint8_t> pixels(3 * kHeight * kWidth);
         ASSERT_EQ(decoder.size().height, kHeight);
-        decoder.decode(pixels.data());
+        std::move(decoder).decode(pixels.data());
       },
       "some/x.png: not a valid PNG image: ");
 }

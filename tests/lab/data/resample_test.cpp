@@ -8,12 +8,11 @@ namespace {
 using testing::expect_close;
 using testing::noise;
 
-at::Tensor resample(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window,
+at::Tensor resample(const at::Tensor& image, const Box& crop, ImageSize resized, const Box& window,
                     Interpolation interpolation = Interpolation::kBilinear) {
-  auto out = at::full({picture.size(0), window.size.height, window.size.width}, -1.0F);
+  auto out = at::full({image.size(0), window.size.height, window.size.width}, -1.0F);
   resample(
-      {picture.const_data_ptr<uint8_t>(), picture.size(0), {picture.size(1), picture.size(2)}}, crop, resized,
-      window,
+      {image.const_data_ptr<uint8_t>(), image.size(0), {image.size(1), image.size(2)}}, crop, resized, window,
       [&](int64_t c, int64_t y, const float* row) {
         std::copy_n(row, window.size.width, out[c][y].mutable_data_ptr<float>());
       },
@@ -22,9 +21,9 @@ at::Tensor resample(const at::Tensor& picture, const Box& crop, ImageSize resize
 }
 
 // Torch's interpolation of the crop with antialiasing, in float64.
-at::Tensor reference(const at::Tensor& picture, const Box& crop, ImageSize resized, const Box& window,
+at::Tensor reference(const at::Tensor& image, const Box& crop, ImageSize resized, const Box& window,
                      Interpolation interpolation) {
-  const auto part = picture.narrow(1, crop.top, crop.size.height).narrow(2, crop.left, crop.size.width);
+  const auto part = image.narrow(1, crop.top, crop.size.height).narrow(2, crop.left, crop.size.width);
   const auto exact = part.to(at::kDouble).unsqueeze(0).contiguous();
   const std::vector<int64_t> size{resized.height, resized.width};
   const auto whole = interpolation == Interpolation::kBicubic
@@ -33,9 +32,9 @@ at::Tensor reference(const at::Tensor& picture, const Box& crop, ImageSize resiz
   return whole.narrow(1, window.top, window.size.height).narrow(2, window.left, window.size.width);
 }
 
-TEST(Resample, MatchesTorchsWithAntialiasing) {
+TEST(Resample, MatchesAntialiasedTorch) {
   struct Case {
-    ImageSize picture;
+    ImageSize image;
     Box crop;
     ImageSize resized;
     Box window;
@@ -52,20 +51,20 @@ TEST(Resample, MatchesTorchsWithAntialiasing) {
   };
   for (size_t i = 0; i < cases.size(); ++i) {
     const auto& [size, crop, resized, window] = cases[i];
-    const auto picture = noise({3, size.height, size.width}, i);
+    const auto image = noise({3, size.height, size.width}, i);
     for (const auto interpolation : {Interpolation::kBilinear, Interpolation::kBicubic}) {
       const bool is_bicubic = interpolation == Interpolation::kBicubic;
       // Sums of a few float32 terms of up to 255.
-      expect_close(resample(picture, crop, resized, window, interpolation),
-                   reference(picture, crop, resized, window, interpolation), 1e-6,
+      expect_close(resample(image, crop, resized, window, interpolation),
+                   reference(image, crop, resized, window, interpolation), 1e-6,
                    (is_bicubic ? "bicubic, case " : "bilinear, case ") + std::to_string(i));
     }
   }
 }
 
 TEST(Resample, PreservesConstantImages) {
-  const auto picture = at::full({1, 50, 70}, 200, at::kByte);
-  const auto out = resample(picture, {3, 1, {41, 66}}, {17, 90}, {0, 0, {17, 90}});
+  const auto image = at::full({1, 50, 70}, 200, at::kByte);
+  const auto out = resample(image, {3, 1, {41, 66}}, {17, 90}, {0, 0, {17, 90}});
   expect_close(out, at::full({1, 17, 90}, 200.0), 1e-6);
 }
 

@@ -45,7 +45,7 @@ inline at::Tensor noise(at::IntArrayRef shape, uint64_t seed) {
 }
 
 // Smooth C x H x W bytes, which JPEG reproduces almost exactly.
-inline at::Tensor smooth_picture(int64_t channels, int64_t height, int64_t width, double phase = 0) {
+inline at::Tensor smooth_image(int64_t channels, int64_t height, int64_t width, double phase = 0) {
   const auto options = at::TensorOptions().dtype(at::kDouble);
   const auto c = at::arange(channels, options).view({-1, 1, 1});
   const auto y = at::arange(height, options).view({1, -1, 1}) / 12.0;
@@ -61,10 +61,10 @@ inline std::string bytes_of(const at::Tensor& x) {
 
 // Encodes C x H x W bytes as JPEG with the best quality: grayscale (C = 1), RGB (3) or CMYK (4). The file is
 // progressive if scans are given.
-inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true,
+inline std::string jpeg(const at::Tensor& image, bool adobe_marker = true,
                         const std::vector<jpeg_scan_info>& scans = {}) {
-  const auto channels = static_cast<int>(picture.size(0));
-  auto rows = picture.permute({1, 2, 0}).contiguous();
+  const auto channels = static_cast<int>(image.size(0));
+  auto rows = image.permute({1, 2, 0}).contiguous();
   jpeg_compress_struct info{};
   jpeg_error_mgr errors{};
   info.err = jpeg_std_error(&errors);
@@ -72,8 +72,8 @@ inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true,
   unsigned char* memory = nullptr;
   unsigned long size = 0;
   jpeg_mem_dest(&info, &memory, &size);
-  info.image_height = static_cast<JDIMENSION>(picture.size(1));
-  info.image_width = static_cast<JDIMENSION>(picture.size(2));
+  info.image_height = static_cast<JDIMENSION>(image.size(1));
+  info.image_width = static_cast<JDIMENSION>(image.size(2));
   info.input_components = channels;
   info.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&info);
@@ -86,7 +86,7 @@ inline std::string jpeg(const at::Tensor& picture, bool adobe_marker = true,
   }
   jpeg_start_compress(&info, TRUE);
   while (info.next_scanline < info.image_height) {
-    JSAMPROW row = rows.mutable_data_ptr<uint8_t>() + info.next_scanline * picture.size(2) * channels;
+    JSAMPROW row = rows.mutable_data_ptr<uint8_t>() + info.next_scanline * image.size(2) * channels;
     jpeg_write_scanlines(&info, &row, 1);
   }
   jpeg_finish_compress(&info);

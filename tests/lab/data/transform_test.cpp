@@ -16,13 +16,13 @@ const Normalization kThree{{0.4, 0.5, 0.6}, {0.2, 0.3, 0.1}};
 
 Random stream(int64_t index) { return {11, Random::Purpose::kAugment, 2, index}; }
 
-at::Tensor run(const Transform& transform, const at::Tensor& picture, Random random,
+at::Tensor run(const Transform& transform, const at::Tensor& image, Random random,
                bool channels_last = false) {
   const auto [height, width] = transform.size;
-  auto out = at::full({1, picture.size(0), height, width}, -99.0F);
+  auto out = at::full({1, image.size(0), height, width}, -99.0F);
   if (channels_last) out = out.contiguous(at::MemoryFormat::ChannelsLast);
-  apply(transform, {picture.const_data_ptr<uint8_t>(), picture.size(0), {picture.size(1), picture.size(2)}},
-        random, channels_last, out.mutable_data_ptr<float>());
+  apply(transform, {image.const_data_ptr<uint8_t>(), image.size(0), {image.size(1), image.size(2)}}, random,
+        channels_last, out.mutable_data_ptr<float>());
   return out[0];
 }
 
@@ -33,12 +33,12 @@ at::Tensor normalize(const at::Tensor& pixels, const Normalization& normalizatio
 }
 
 // The reference: every padded crop and its mirror image, computed by slicing.
-std::vector<at::Tensor> all_padded_crops(const at::Tensor& picture, int64_t padding) {
+std::vector<at::Tensor> all_padded_crops(const at::Tensor& image, int64_t padding) {
   std::vector<at::Tensor> all;
-  const auto padded = at::constant_pad_nd(picture, {padding, padding, padding, padding}, 0);
+  const auto padded = at::constant_pad_nd(image, {padding, padding, padding, padding}, 0);
   for (int64_t top = 0; top <= 2 * padding; ++top) {
     for (int64_t left = 0; left <= 2 * padding; ++left) {
-      const auto crop = padded.narrow(1, top, picture.size(1)).narrow(2, left, picture.size(2));
+      const auto crop = padded.narrow(1, top, image.size(1)).narrow(2, left, image.size(2));
       all.push_back(normalize(crop, kThree));
       all.push_back(normalize(crop.flip(2), kThree));
     }
@@ -59,14 +59,14 @@ TEST(Transform, NormalizesOnlyWithoutAugmentation) {
 }
 
 TEST(Transform, PaddedCropsMatchReferenceAndAreUniform) {
-  const auto picture = noise({3, 7, 10}, 3);
+  const auto image = noise({3, 7, 10}, 3);
   const int64_t padding = 2;
-  const auto expected = all_padded_crops(picture, padding);
+  const auto expected = all_padded_crops(image, padding);
   const Transform transform{{7, 10}, PaddedCrop{padding}, true, kThree};
   constexpr int64_t kDraws = 4000;
   std::map<size_t, int64_t> seen;
   for (int64_t i = 0; i < kDraws; ++i) {
-    const auto out = run(transform, picture, stream(i), i % 2 == 0).to(at::kDouble);
+    const auto out = run(transform, image, stream(i), i % 2 == 0).to(at::kDouble);
     size_t match = expected.size();
     for (size_t k = 0; k < expected.size(); ++k) {
       if ((out - expected[k]).abs().max().item<double>() < 1e-5) match = k;
@@ -81,11 +81,11 @@ TEST(Transform, PaddedCropsMatchReferenceAndAreUniform) {
 }
 
 TEST(Transform, PaddingMayExceedTheImage) {
-  const auto picture = noise({3, 2, 3}, 4);
-  const auto expected = all_padded_crops(picture, 4);
+  const auto image = noise({3, 2, 3}, 4);
+  const auto expected = all_padded_crops(image, 4);
   const Transform transform{{2, 3}, PaddedCrop{4}, true, kThree};
   for (int64_t i = 0; i < 200; ++i) {
-    const auto out = run(transform, picture, stream(i)).to(at::kDouble);
+    const auto out = run(transform, image, stream(i)).to(at::kDouble);
     EXPECT_TRUE(std::any_of(expected.begin(), expected.end(), [&](const at::Tensor& crop) {
       return (out - crop).abs().max().item<double>() < 1e-5;
     }));
@@ -93,13 +93,12 @@ TEST(Transform, PaddingMayExceedTheImage) {
 }
 
 TEST(Transform, MemoryFormatsHaveTheSameValuesBitwise) {
-  const auto picture = noise({3, 20, 31}, 5);
+  const auto image = noise({3, 20, 31}, 5);
   for (const Transform& transform : {Transform{{20, 31}, PaddedCrop{4}, true, kThree},
                                      Transform{{16, 12}, RandomResizedCrop{}, true, kThree},
                                      Transform{{16, 12}, CenterCrop{18}, false, kThree}}) {
     for (int64_t i = 0; i < 10; ++i) {
-      EXPECT_TRUE(
-          at::equal(run(transform, picture, stream(i), false), run(transform, picture, stream(i), true)));
+      EXPECT_TRUE(at::equal(run(transform, image, stream(i), false), run(transform, image, stream(i), true)));
     }
   }
 }
@@ -151,7 +150,7 @@ TEST(Transform, RandomResizedCropsOfThinImagesAreCentered) {
 }
 
 TEST(Transform, ResizedCropsMatchTorch) {
-  const auto picture = noise({3, 50, 37}, 6);
+  const auto image = noise({3, 50, 37}, 6);
   const Transform transform{{24, 20}, RandomResizedCrop{}, false, kThree};
   Transform flipping = transform;
   flipping.flip = true;
@@ -164,12 +163,11 @@ TEST(Transform, ResizedCropsMatchTorch) {
       Random draws = stream(i);
       if (may_flip) draws.coin();
       const Box box = random_resized_box({}, {50, 37}, draws);
-      const auto part = picture.narrow(1, box.top, box.size.height).narrow(2, box.left, box.size.width);
+      const auto part = image.narrow(1, box.top, box.size.height).narrow(2, box.left, box.size.width);
       auto expected =
           at::_upsample_bilinear2d_aa(part.to(at::kDouble).unsqueeze(0).contiguous(), {24, 20}, false)[0];
       if (may_flip && flip) expected = expected.flip(2);
-      expect_close(run(may_flip ? flipping : transform, picture, stream(i)), normalize(expected, kThree),
-                   1e-6);
+      expect_close(run(may_flip ? flipping : transform, image, stream(i)), normalize(expected, kThree), 1e-6);
     }
   }
   EXPECT_TRUE(flips > 5 && flips < 35);
@@ -182,32 +180,32 @@ TEST(Transform, CenterCropMatchesTorch) {
   // The longer side is rounded down to an integer, as in torchvision.
   for (const auto& [height, width, resized_height, resized_width] :
        {Case{50, 37, 43, 32}, Case{37, 50, 32, 43}, Case{64, 64, 32, 32}, Case{8, 9, 32, 36}}) {
-    const auto picture = noise({3, height, width}, 7);
-    const auto whole = at::_upsample_bilinear2d_aa(picture.to(at::kDouble).unsqueeze(0),
+    const auto image = noise({3, height, width}, 7);
+    const auto whole = at::_upsample_bilinear2d_aa(image.to(at::kDouble).unsqueeze(0),
                                                    {resized_height, resized_width}, false)[0];
     const auto expected =
         whole.narrow(1, (resized_height - 28) / 2, 28).narrow(2, (resized_width - 28) / 2, 28);
-    expect_close(run({{28, 28}, CenterCrop{32}, false, kThree}, picture, stream(0)),
+    expect_close(run({{28, 28}, CenterCrop{32}, false, kThree}, image, stream(0)),
                  normalize(expected, kThree), 1e-6);
   }
 }
 
 TEST(Transform, FlipsBothWaysAndTransposes) {
-  const auto picture = noise({3, 12, 12}, 9);
+  const auto image = noise({3, 12, 12}, 9);
   std::set<std::pair<bool, bool>> seen;
   for (int64_t i = 0; i < 40; ++i) {
     Random draws = stream(i);
     const bool flip = draws.coin(), flip_vertical = draws.coin();
     seen.emplace(flip, flip_vertical);
-    auto expected = flip ? picture.flip(2) : picture;
+    auto expected = flip ? image.flip(2) : image;
     if (flip_vertical) expected = expected.flip(1);
     Transform transform{{12, 12}, PaddedCrop{0}, true, kThree};
     transform.flip_vertical = true;
     for (const bool channels_last : {false, true}) {
       transform.transpose = false;
-      expect_close(run(transform, picture, stream(i), channels_last), normalize(expected, kThree), 1e-6);
+      expect_close(run(transform, image, stream(i), channels_last), normalize(expected, kThree), 1e-6);
       transform.transpose = true;
-      expect_close(run(transform, picture, stream(i), channels_last),
+      expect_close(run(transform, image, stream(i), channels_last),
                    normalize(expected.transpose(1, 2), kThree), 1e-6);
     }
   }
@@ -215,27 +213,28 @@ TEST(Transform, FlipsBothWaysAndTransposes) {
 }
 
 TEST(Transform, ResizesWithBicubicInterpolation) {
-  const auto picture = noise({3, 50, 37}, 7);
+  const auto image = noise({3, 50, 37}, 7);
   const auto whole =
-      at::_upsample_bicubic2d_aa(picture.to(at::kDouble).unsqueeze(0), {43, 32}, false)[0].clamp(0, 255);
+      at::_upsample_bicubic2d_aa(image.to(at::kDouble).unsqueeze(0), {43, 32}, false)[0].clamp(0, 255);
   Transform transform{{28, 28}, CenterCrop{32}, false, kThree};
   transform.interpolation = Interpolation::kBicubic;
-  expect_close(run(transform, picture, stream(0)), normalize(whole.narrow(1, 7, 28).narrow(2, 2, 28), kThree),
+  expect_close(run(transform, image, stream(0)), normalize(whole.narrow(1, 7, 28).narrow(2, 2, 28), kThree),
                1e-6);
 }
 
 TEST(Transform, RejectsInvalidInput) {
-  const auto picture = noise({3, 8, 8}, 8);
+  const auto image = noise({3, 8, 8}, 8);
   Transform transposed{{8, 9}, CenterCrop{9}, false, kThree};
   transposed.transpose = true;
-  expect_error<c10::ValueError>([&] { run(transposed, picture, stream(0)); },
-                                "only square pictures can be transposed, got 8 x 9");
-  expect_error<c10::ValueError>([&] { run({{8, 9}, PaddedCrop{4}, false, kThree}, picture, stream(0)); },
-                                "[tensorion.data] a padded crop keeps the size, expected 8 x 9, got 8 x 8");
+  expect_error<c10::ValueError>([&] { run(transposed, image, stream(0)); },
+                                "only square images can be transposed, got 8 x 9");
   expect_error<c10::ValueError>(
-      [&] { run({{8, 8}, PaddedCrop{4}, false, {{0.5}, {0.5}}}, picture, stream(0)); },
+      [&] { run({{8, 9}, PaddedCrop{4}, false, kThree}, image, stream(0)); },
+      "[tensorion.data] a padded crop does not resize: expected an image of 8 x 9, got 8 x 8");
+  expect_error<c10::ValueError>(
+      [&] { run({{8, 8}, PaddedCrop{4}, false, {{0.5}, {0.5}}}, image, stream(0)); },
       "expected a mean and a standard deviation for each of 3 channels, got 1 and 1");
-  expect_error<c10::ValueError>([&] { run({{8, 8}, CenterCrop{7}, false, kThree}, picture, stream(0)); },
+  expect_error<c10::ValueError>([&] { run({{8, 8}, CenterCrop{7}, false, kThree}, image, stream(0)); },
                                 "the shorter side before the centre crop must be at least 8 x 8, got 7");
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using tensorion::testing::expect_error;
 
-TEST(LaplaceProblem, IsReadAndWritten) {
+TEST(LaplaceProblem, RoundTripsThroughText) {
   const auto problem = LaplaceProblem::parse("12x64x5");
   EXPECT_EQ(problem.d, 12);
   EXPECT_EQ(problem.n, 64);
@@ -45,7 +45,7 @@ TEST(MinimizeQuotient, EveryOptimizerFindsTheEigenvalue) {
 }
 
 // Compares with one step of plain SGD that is computed directly.
-TEST(MinimizeQuotient, TakesTheStepOfTheOptimizer) {
+TEST(MinimizeQuotient, MatchesStepsOfTheOptimizer) {
   const auto run = minimize_quotient({3, 5, 2}, {"sgd", 1, 1e-3, 4}, {});
   auto train = random_train(3, 5, 2, 4, at::kDouble);
   for (auto& core : train) core.requires_grad_(true);

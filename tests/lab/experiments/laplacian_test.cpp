@@ -50,7 +50,7 @@ struct Size {
 };
 constexpr Size kSizes[] = {{1, 5, 3}, {2, 4, 3}, {3, 5, 2}, {4, 3, 4}, {5, 3, 20}};
 
-TEST(TensorTrain, HasTheRanksThatFitAndAUnitNormInTheMean) {
+TEST(TensorTrain, RandomTrainHasBoundedRanksAndUnitMeanNorm) {
   const auto train = random_train(5, 3, 20, 1, at::kDouble);
   const std::vector<std::vector<int64_t>> shapes{{1, 3, 3}, {3, 3, 9}, {9, 3, 9}, {9, 3, 3}, {3, 3, 1}};
   for (size_t k = 0; k < train.size(); ++k) EXPECT_EQ(train[k].sizes().vec(), shapes[k]);
@@ -61,7 +61,7 @@ TEST(TensorTrain, HasTheRanksThatFitAndAUnitNormInTheMean) {
   EXPECT_NEAR(sum / kCount, 1, 0.15);
 }
 
-TEST(TensorTrain, NormIsThatOfTheTensor) {
+TEST(TensorTrain, NormMatchesDenseTensor) {
   for (const auto& [d, n, rank] : kSizes) {
     auto train = random_train(d, n, rank, 3, at::kDouble);
     const double expected = at::linalg_vector_norm(dense(train)).item<double>();
@@ -85,7 +85,7 @@ TEST(TensorTrain, NormIsThatOfTheTensor) {
   }
 }
 
-TEST(Laplacian, QuotientAndGradientAreThoseOfTheDenseOperator) {
+TEST(Laplacian, QuotientAndGradientMatchDenseOperator) {
   for (const auto& [d, n, rank] : kSizes) {
     auto train = random_train(d, n, rank, 7, at::kDouble);
     TensorTrain reference;
@@ -105,7 +105,7 @@ TEST(Laplacian, QuotientAndGradientAreThoseOfTheDenseOperator) {
   }
 }
 
-TEST(Laplacian, ResidualIsThatOfTheDenseOperator) {
+TEST(Laplacian, ResidualMatchesDenseOperator) {
   for (const auto& [d, n, rank] : kSizes) {
     const auto train = random_train(d, n, rank, 9, at::kDouble);
     const auto x = dense(train);
@@ -118,7 +118,7 @@ TEST(Laplacian, ResidualIsThatOfTheDenseOperator) {
   }
 }
 
-TEST(Laplacian, SmallestEigenvalueIsThatOfTheDenseOperator) {
+TEST(Laplacian, SmallestEigenvalueMatchesDenseOperator) {
   for (const auto& [d, n, rank] : kSizes) {
     const auto values = at::linalg_eigvalsh(dense_laplacian(d, n));
     const double exact = smallest_eigenvalue(d, n);
@@ -127,7 +127,7 @@ TEST(Laplacian, SmallestEigenvalueIsThatOfTheDenseOperator) {
 }
 
 // Includes sizes for which a dense vector would not fit into memory, such as 64^20.
-TEST(Laplacian, TheProductOfSinesHasTheEigenvalueAndNoResidual) {
+TEST(Laplacian, ProductOfSinesIsAnEigenvector) {
   for (const auto& [d, n] : std::vector<std::pair<int64_t, int64_t>>{{3, 8}, {10, 32}, {20, 64}}) {
     const auto train = eigenvector(d, n);
     const double exact = smallest_eigenvalue(d, n);
@@ -137,7 +137,7 @@ TEST(Laplacian, TheProductOfSinesHasTheEigenvalueAndNoResidual) {
   }
 }
 
-TEST(Laplacian, TrainsOfAnySizeAreFine) {
+TEST(Laplacian, ScaleOfTheTrainDoesNotMatter) {
   auto train = random_train(20, 16, 4, 11, at::kDouble);
   const double quotient = rayleigh_quotient(train).item<double>();
   const double left = residual(train, quotient);

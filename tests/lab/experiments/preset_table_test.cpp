@@ -33,19 +33,28 @@ TEST(PresetTable, ShowsPaperResultsForMatchingRuns) {
 
 // Regression test: the results of the paper for "CIFAR-10, ResNet-18" were shown for --dataset fashion-mnist
 // --model resnet34.
-TEST(PresetTable, OmitsPaperResultsForOtherRuns) {
-  for (int which = 0; which < 5; ++which) {
-    SCOPED_TRACE(which);
-    auto config = paper_config();
-    if (which == 0) config.dataset = "fashion-mnist";
-    if (which == 1) config.model = "resnet34";
-    if (which == 2) config.training.epochs = 10;
-    if (which == 3) config.width = 0.25;
-    if (which == 4) config.data.limit_train = 100;
-    EXPECT_EQ(text(config).find("94.10"), std::string::npos);
-    EXPECT_TRUE(text(config).starts_with(setup_title(config)));
-  }
+struct OtherRun {
+  const char* name;
+  void (*change)(RunConfig& config);
+};
+
+class OtherRuns : public ::testing::TestWithParam<OtherRun> {};
+
+TEST_P(OtherRuns, OmitThePaperResults) {
+  auto config = paper_config();
+  GetParam().change(config);
+  EXPECT_EQ(text(config).find("94.10"), std::string::npos);
+  EXPECT_TRUE(text(config).starts_with(setup_title(config)));
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    PresetTable, OtherRuns,
+    ::testing::Values(OtherRun{"Dataset", [](RunConfig& config) { config.dataset = "fashion-mnist"; }},
+                      OtherRun{"Model", [](RunConfig& config) { config.model = "resnet34"; }},
+                      OtherRun{"Epochs", [](RunConfig& config) { config.training.epochs = 10; }},
+                      OtherRun{"Width", [](RunConfig& config) { config.width = 0.25; }},
+                      OtherRun{"LimitTrain", [](RunConfig& config) { config.data.limit_train = 100; }}),
+    [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tensorion::lab

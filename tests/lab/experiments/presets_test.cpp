@@ -114,7 +114,7 @@ TEST_P(PresetOf, HasTheMethodsOfThePapersTables) {
   EXPECT_EQ(row, preset.methods.size());
 }
 
-TEST_P(PresetOf, IsThePapersRunAtItsScale) {
+TEST_P(PresetOf, HasThePapersSettingsAtThePapersScale) {
   const auto& preset = GetParam();
   auto values = as_map(preset.scale("paper"));
   values.merge(as_map(preset.flags));
@@ -125,7 +125,7 @@ TEST_P(PresetOf, IsThePapersRunAtItsScale) {
 }
 
 // The paper uses Newton-Schulz, and the SVD in the ablation.
-TEST_P(PresetOf, ComputesPolarFactorsAsThePaperAtItsScale) {
+TEST_P(PresetOf, UsesThePapersPolarMethodAtThePapersScale) {
   const auto& preset = GetParam();
   for (const auto& each : preset.methods) {
     SCOPED_TRACE(each.method.name);

@@ -10,7 +10,7 @@ namespace {
 using tensorion::testing::gaussian;
 
 // Compares with the singular values of every unfolding, computed directly.
-TEST(Tightness, IsWhatItsDefinitionsSay) {
+TEST(Tightness, MatchesItsDefinition) {
   const auto m = gaussian({8, 6, 3, 3}, 5, at::kDouble);
   const auto value = measure_tightness(m, 8);
   double largest = 0;
@@ -36,7 +36,7 @@ TEST(Tightness, IsWhatItsDefinitionsSay) {
   EXPECT_GT(value.spectral, 0.3);
 }
 
-TEST(Tightness, AMomentumWhoseBestUnfoldingIsNotTheBalancedOne) {
+TEST(Tightness, FindsAnUnfoldingBetterThanTheBalancedOne) {
   // The balanced unfolding of this momentum has rank one.
   const auto low = fold(at::matmul(gaussian({12, 1}, 8, at::kDouble), gaussian({1, 12}, 9, at::kDouble)),
                         {0, 2}, {4, 4, 3, 3});
@@ -51,7 +51,7 @@ TEST(Tightness, AMomentumWhoseBestUnfoldingIsNotTheBalancedOne) {
   EXPECT_EQ(tightness_table({value}).rows[4][1], "1.0000");
 }
 
-TEST(Tightness, TheTableComparesWidthAndHeight) {
+TEST(Tightness, TableComparesWidthAndHeight) {
   const auto kernel = gaussian({5, 4, 3, 3}, 3, at::kDouble);
   const auto norm = [&](const Modes& modes) {
     return at::linalg_svdvals(unfold(kernel, modes)).sum().item<double>();
@@ -65,7 +65,7 @@ TEST(Tightness, TheTableComparesWidthAndHeight) {
   EXPECT_NEAR(std::stod(transposed.rows.back()[1]), 1 / (1 + expected) - 1, 5.1e-5);
 }
 
-TEST(Tightness, ComesBackFromItsFile) {
+TEST(Tightness, RoundTripsThroughJson) {
   auto value = measure_tightness(gaussian({3, 4, 2}, 1), 2);
   value.step = 12;
   value.layer = "layer1.0.conv1.weight";

@@ -32,7 +32,7 @@ TEST(Models, BuildsEveryModelWithItsHead) {
 }
 
 // The values of timm 1.0, in vision_transformer.py and swin_transformer.py.
-TEST(Models, PretrainedConfigurationsAreThoseOfTimm) {
+TEST(Models, PretrainedConfigurationsMatchTimm) {
   const auto vit = pretrained_config("vit_base_patch16_224");
   ASSERT_TRUE(vit);
   EXPECT_EQ(vit->mean, (std::array<double, 3>{0.5, 0.5, 0.5}));

@@ -1,6 +1,5 @@
-#include "lab/commands/compare_results.h"
+#include "lab/experiments/compare_results.h"
 
-#include <cmath>
 #include <iostream>
 #include <map>
 
@@ -24,8 +23,8 @@ void add_errors(ordered_json& summary, const std::vector<OptimizerComparison>& r
                 const std::vector<PairedDifference>& differences, const std::string& reference) {
   summary["test_samples"] = test_samples;
   for (size_t i = 0; i < rows.size(); ++i) {
-    const double error = binomial_error(rows[i].test_accuracy.mean, test_samples);
-    summary["optimizers"][i]["binomial_error"] = std::isfinite(error) ? ordered_json(error) : nullptr;
+    summary["optimizers"][i]["binomial_error"] =
+        finite_or_null(binomial_error(rows[i].test_accuracy.mean, test_samples));
   }
   if (!reference.empty()) summary["differences"] = to_json(differences, reference);
 }

@@ -1,4 +1,4 @@
-// --jobs: more processes of the program, which share the runs of a comparison.
+// --jobs: processes of the program that share the runs of a comparison.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +11,15 @@ namespace tensorion::lab {
 
 class Workers {
  public:
-  // Starts `count` processes with the command line of this one and `more` arguments. Their standard output is
-  // dropped. They stop with a checkpoint if this process ends.
+  // Starts `count` processes with the command line of this process, followed by the arguments in `more`.
+  // Their standard output is discarded. They save a checkpoint and stop if this process ends.
   Workers(int64_t count, const std::vector<std::string>& more);
-  // Stops those that are still at work, and waits for them.
+  // Stops the processes that are still running and waits for them.
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Waits until all of them have ended.
+  // Waits until all processes have ended.
   void wait();
 
  private:

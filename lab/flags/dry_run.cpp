@@ -1,4 +1,4 @@
-#include "lab/commands/dry_run.h"
+#include "lab/flags/dry_run.h"
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -18,7 +18,7 @@ std::string megabytes(int64_t bytes) { return string_printf("%.1f MB", static_ca
 void print_dry_run(const CLI::App& command, const std::vector<RunConfig>& configs, const DatasetSplits& data,
                    const Workload& workload) {
   std::cout << config_text(command, configs) << '\n';
-  std::cout << string_printf("%ld pictures to train on, %ld to test on, %zu classes\n\n", data.train.count(),
+  std::cout << string_printf("%ld training images, %ld test images, %zu classes\n\n", data.train.count(),
                              data.test.count(), data.classes.size());
   double total = 0;
   for (const auto& config : configs) {
@@ -26,11 +26,12 @@ void print_dry_run(const CLI::App& command, const std::vector<RunConfig>& config
     const auto& method = method_name(config);
     total += cost.run_seconds() * static_cast<double>(workload.epochs) /
              static_cast<double>(config.training.epochs);
-    std::cout << method << ": what happens to every tensor\n\n" << cost.tensors << '\n';
+    std::cout << method << ": how every tensor is updated\n\n" << cost.tensors << '\n';
     std::cout << string_printf(
         "%s, %s: %ld parameters; weights %s, gradients %s, optimizer state %s, at most %s during a step\n"
-        "a step of %ld pictures: %.3g s, %.0f %% of it in the optimizer; %ld steps: about %s "
-        "with tests\n\n",
+        "a step on %ld images: %.3g s, %.0f %% of it in the optimizer; a run of %ld steps: about %s, "
+        "including "
+        "the tests\n\n",
         method.c_str(), config.model.c_str(), cost.parameters, megabytes(cost.weight_bytes).c_str(),
         megabytes(cost.gradient_bytes).c_str(), megabytes(cost.optimizer_bytes).c_str(),
         megabytes(cost.peak_bytes).c_str(), config.batch_size * config.training.accumulate, cost.seconds,

@@ -1,4 +1,4 @@
-#include "lab/commands/workers.h"
+#include "lab/training/workers.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -32,9 +32,9 @@ Workers::Workers(int64_t count, const std::vector<std::string>& more) {
       processes_.push_back(process);
       continue;
     }
-    // Only what may be called between fork and exec.
+    // Only async-signal-safe functions may be called between fork and exec.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != self) ::_exit(1);  // it ended before that
+    if (::getppid() != self) ::_exit(1);  // the parent ended before prctl was called
     const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (null >= 0) ::dup2(null, STDOUT_FILENO);
     ::execv("/proc/self/exe", arguments.data());
