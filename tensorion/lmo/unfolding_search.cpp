@@ -108,9 +108,12 @@ class Search {
   }
 
  private:
+  at::Tensor matrix_of(const Unfolding& unfolding, bool transposed) const {
+    const auto matrix = gather(unfolding, m_);
+    return transposed ? matrix.mT() : matrix;
+  }
   at::Tensor matrix_of(const Contender& contender) const {
-    const auto matrix = gather(contender.unfolding, m_);
-    return contender.transposed ? matrix.mT() : matrix;
+    return matrix_of(contender.unfolding, contender.transposed);
   }
 
   // Makes candidate i a contender unless it is ruled out.
@@ -125,8 +128,7 @@ class Search {
     // matrices as possible are partial traces of one of these.
     const bool transposed = i > 0 && unfolding.rows() == unfolding.cols();
     release_all_but(kMaxResident - 1);
-    const auto matrix = gather(unfolding, m_);
-    NuclearNormEstimator estimator(transposed ? matrix.mT() : matrix);
+    NuclearNormEstimator estimator(matrix_of(unfolding, transposed));
     ++solved_;
     if (estimator.bounds().upper < threshold_) return;
     estimator.release_input();
