@@ -207,6 +207,16 @@ void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>&
   });
 }
 
+// Returns the sum over the diagonal.
+template <typename T>
+double sum_of_logarithms(const at::Tensor& w) {
+  const T* const data = w.const_data_ptr<T>();
+  double sum = 0;
+  for (int64_t i = 0; i < w.size(0); ++i)
+    sum += std::log(static_cast<double>(data[i * (w.stride(0) + w.stride(1))]));
+  return sum;
+}
+
 // Calls potrf or potri, which have the same arguments. Returns true if the call succeeds.
 template <typename T>
 bool call_lapack(void (*lapack)(const char*, const int*, T*, const int*, int*), at::Tensor& w) {
@@ -285,8 +295,8 @@ std::optional<double> cholesky_(at::Tensor& w) {
     if (info.item<int>() != 0) return std::nullopt;
     w.copy_(lower);
   }
-  const auto diagonal = scratch({w.size(0)}, w.options().dtype(at::kDouble)).copy_(w.diagonal());
-  const double log_det = 2 * diagonal.log_().sum().item<double>();
+  const double log_det =
+      2 * (w.scalar_type() == at::kFloat ? sum_of_logarithms<float>(w) : sum_of_logarithms<double>(w));
   return std::isfinite(log_det) ? std::optional(log_det) : std::nullopt;
 }
 
