@@ -93,6 +93,7 @@ def without_profiler_noise() -> Iterator[None]:
 def work(call: Callable[[], None]) -> tuple[float, int]:
     """Return the flops of the matrix products of a call, and its peak of additional memory in bytes."""
     with (
+        torch.backends.mkldnn.flags(enabled=False),  # The profiler does not see products by oneDNN.
         without_profiler_noise(),
         profile(
             activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True, profile_memory=True

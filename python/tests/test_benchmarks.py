@@ -1,6 +1,7 @@
 """The arithmetic of the benchmarks: ratios, flops, exponents, and what they print."""
 
 import os
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 import baselines
 import machine
 import measure
+import parts
 import ratios
 import scaling
 import step_table
@@ -109,3 +111,15 @@ def test_ratios_come_from_the_rows_of_the_default():
         "floor": (3.5, False),
         "online_memory": (8.5, True),
     }
+
+
+@pytest.mark.parametrize("patch", sorted(parts.PATCHES.glob("*.patch")), ids=lambda patch: patch.stem)
+def test_patches_that_remove_a_part_apply(patch, tmp_path, monkeypatch):
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", "")  # restored after the test
+    # Each patch changes one or two files of the library, which may have changed since the patch was written.
+    for line in patch.read_text().splitlines():
+        if line.startswith("+++ b/"):
+            file = tmp_path / line.removeprefix("+++ b/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(parts.ROOT / file.relative_to(tmp_path), file)
+    parts.apply(patch, tmp_path)
