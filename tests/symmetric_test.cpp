@@ -48,34 +48,12 @@ TEST(Symmetric, MirrorCopiesTheLowerTriangle) {
   }
 }
 
-TEST(Symmetric, CholeskyInverseAndLogDet) {
-  for (const auto dtype : {at::kFloat, at::kDouble}) {
+TEST(Symmetric, CopyLowerCopiesTheLowerTriangle) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const int64_t m : kSizes) {
-      SCOPED_TRACE(c10::str(m, " ", dtype));
-      const auto s = gram(gaussian({m, 2 * m}, m, at::kDouble)) / m + 0.1 * at::eye(m, at::kDouble);
-      // Fill the upper triangle with other values, because only the lower triangle may be read.
-      auto w = (s + at::full_like(s, 1e3).triu(1)).to(dtype);
-      auto copy = copy_lower(w);
-      EXPECT_TRUE(at::equal(copy.tril(), w.tril()));
-      const double condition = testing::condition_number(s);
-      const auto log_det = cholesky_(w);
-      ASSERT_TRUE(log_det.has_value());
-      // The result is a sum of the logarithms of m pivots, each of which is a sum of up to m products.
-      EXPECT_NEAR(*log_det, std::get<1>(at::linalg_slogdet(s)).item<double>(),
-                  rounding(dtype, m * m) * condition);
-      expect_close(w.tril(), at::linalg_cholesky(s), rounding(dtype, m) * condition);
-      cholesky_inverse_(w);
-      expect_close(w.tril(), at::linalg_inv(s).tril(), rounding(dtype, m) * condition);
+      const auto w = gaussian({m, m}, m, dtype);
+      EXPECT_TRUE(at::equal(copy_lower(w).tril(), w.tril())) << m << " " << dtype;
     }
-  }
-}
-
-TEST(Symmetric, IndefiniteMatricesAreReported) {
-  for (const auto dtype : {at::kFloat, at::kDouble}) {
-    auto w = at::diag(at::tensor({2.0, -1.0, 3.0})).to(dtype);
-    EXPECT_FALSE(cholesky_(w).has_value());
-    auto zero = at::zeros({4, 4}, dtype);
-    EXPECT_FALSE(cholesky_(zero).has_value());
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tensorion/core/precision.h"
+#include "tensorion/polar/cholesky.h"
 #include "tensorion/polar/gram_rounding.h"
 #include "tensorion/polar/symmetric.h"
 

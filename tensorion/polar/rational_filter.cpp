@@ -9,6 +9,7 @@
 #include "tensorion/core/gemm.h"
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
+#include "tensorion/polar/cholesky.h"
 #include "tensorion/polar/symmetric.h"
 
 namespace tensorion {

@@ -8,19 +8,8 @@
 #include <cmath>
 
 #include "tensorion/core/gemm.h"
-#include "tensorion/core/mkl_single_thread_guard.h"
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
-
-// The LAPACK functions that libtorch is linked with. The pointers are null if the symbols are not visible.
-// ATen's Cholesky functions call the same routines, but copy and transpose the matrix, which doubles the
-// cost. They are used on other devices, and if the symbols are missing.
-extern "C" {
-void spotrf_(const char*, const int*, float*, const int*, int*) __attribute__((weak));
-void dpotrf_(const char*, const int*, double*, const int*, int*) __attribute__((weak));
-void spotri_(const char*, const int*, float*, const int*, int*) __attribute__((weak));
-void dpotri_(const char*, const int*, double*, const int*, int*) __attribute__((weak));
-}
 
 namespace tensorion {
 namespace {
@@ -207,26 +196,6 @@ void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>&
   });
 }
 
-// Returns the sum over the diagonal.
-template <typename T>
-double sum_of_logarithms(const at::Tensor& w) {
-  const T* const data = w.const_data_ptr<T>();
-  double sum = 0;
-  for (int64_t i = 0; i < w.size(0); ++i)
-    sum += std::log(static_cast<double>(data[i * (w.stride(0) + w.stride(1))]));
-  return sum;
-}
-
-// Calls potrf or potri, which have the same arguments. Returns true if the call succeeds.
-template <typename T>
-bool call_lapack(void (*lapack)(const char*, const int*, T*, const int*, int*), at::Tensor& w) {
-  const MklSingleThreadGuard single_thread;
-  const int m = static_cast<int>(w.size(0));
-  int info = 0;
-  lapack("U", &m, w.data_ptr<T>(), &m, &info);  // column-major upper is row-major lower
-  return info == 0;
-}
-
 }  // namespace
 
 bool use_paired_threads(const at::Tensor& w) {
@@ -282,35 +251,6 @@ void mirror_lower_(at::Tensor& w) {
     const auto lower = w.tril();
     w.copy_(lower + lower.tril(-1).mT());
   }
-}
-
-std::optional<double> cholesky_(at::Tensor& w) {
-  const bool raw = w.is_cpu() && w.is_contiguous();
-  if (raw && w.scalar_type() == at::kFloat && spotrf_) {
-    if (!call_lapack(spotrf_, w)) return std::nullopt;
-  } else if (raw && w.scalar_type() == at::kDouble && dpotrf_) {
-    if (!call_lapack(dpotrf_, w)) return std::nullopt;
-  } else {
-    const auto [lower, info] = at::linalg_cholesky_ex(w);
-    if (info.item<int>() != 0) return std::nullopt;
-    w.copy_(lower);
-  }
-  const double log_det =
-      2 * (w.scalar_type() == at::kFloat ? sum_of_logarithms<float>(w) : sum_of_logarithms<double>(w));
-  return std::isfinite(log_det) ? std::optional(log_det) : std::nullopt;
-}
-
-void cholesky_inverse_(at::Tensor& w) {
-  const bool raw = w.is_cpu() && w.is_contiguous();
-  bool inverted = true;
-  if (raw && w.scalar_type() == at::kFloat && spotri_) {
-    inverted = call_lapack(spotri_, w);
-  } else if (raw && w.scalar_type() == at::kDouble && dpotri_) {
-    inverted = call_lapack(dpotri_, w);
-  } else {
-    w.copy_(at::cholesky_inverse(w));
-  }
-  TORCH_INTERNAL_ASSERT(inverted, "the factor has a zero on its diagonal");
 }
 
 Moments lower_moments(const at::Tensor& w) {

@@ -1,10 +1,9 @@
-// Products, Cholesky factorizations and inverses of symmetric matrices. They compute only the lower triangle,
-// row >= column, which takes about half the time. Matrices are row-major. Results may be in scratch memory.
+// Products, sums and moments of symmetric matrices. They compute only the lower triangle, row >= column,
+// which takes about half the time. Matrices are row-major. Results may be in scratch memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <vector>
 
 namespace tensorion {
@@ -31,14 +30,6 @@ at::Tensor copy_lower(const at::Tensor& w);
 
 // Copies the lower triangle of w to its upper triangle.
 void mirror_lower_(at::Tensor& w);
-
-// Replaces the lower triangle of w by the Cholesky factor of w. Only the lower triangle is read; the upper
-// triangle becomes undefined. Returns log det w, or nullopt if w is not numerically positive definite.
-std::optional<double> cholesky_(at::Tensor& w);
-
-// Replaces the Cholesky factor of a matrix, as computed by cholesky_, by the lower triangle of the inverse of
-// that matrix. This costs twice as much as the factorization.
-void cholesky_inverse_(at::Tensor& w);
 
 // Moments of a symmetric matrix.
 struct Moments {
