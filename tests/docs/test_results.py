@@ -57,7 +57,7 @@ def cells(text: str):
         elif not row[0].startswith("---"):
             for title, cell in zip(header[1:], row[1:], strict=True):
                 if "paper" not in title:
-                    yield from ((row[0], number) for number in NUMBER.findall(cell.replace("−", "-")))
+                    yield from ((row[0], number) for number in NUMBER.findall(cell))
 
 
 def is_rounded(written: str, value: float) -> bool:
