@@ -116,9 +116,10 @@ void apply(const Transform& transform, const ImageView& image, Random random, bo
     resample(image, crop, transform.size, {0, 0, transform.size}, emit, transform.interpolation);
   } else {
     const int64_t side = std::get<CenterCrop>(transform.crop).shorter_side;
-    TORCH_CHECK_VALUE(side >= transform.size.height && side >= transform.size.width,
-                      "[tensorion.data] the shorter side before the center crop must be at least ",
-                      transform.size.height, " x ", transform.size.width, ", got ", side);
+    const int64_t crop_side = std::max(transform.size.height, transform.size.width);
+    TORCH_CHECK_VALUE(side >= crop_side,
+                      "[tensorion.data] the shorter side before the center crop must be at least ", crop_side,
+                      ", the longer side of the crop, got ", side);
     const int64_t shorter = std::min(image.size.height, image.size.width);
     const ImageSize whole{side * image.size.height / shorter, side * image.size.width / shorter};
     const Box middle{(whole.height - transform.size.height) / 2, (whole.width - transform.size.width) / 2,

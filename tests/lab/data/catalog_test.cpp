@@ -134,7 +134,7 @@ TEST_F(Catalog, CifarMayBeAnImageFolder) {
   expect_padded_pipeline(spec, {32, 32});
   fs::remove_all(folder_ / "train/class_9");
   fs::remove_all(folder_ / "val/class_9");
-  expect_error<FileError>([&] { load("cifar10"); }, ": cifar10 has 10 classes, got 9");
+  expect_error<FileError>([&] { load("cifar10"); }, ": cifar10 must have 10 classes, got 9");
 }
 
 TEST_F(Catalog, SmallImagesKeepTheirSize) {
@@ -228,7 +228,8 @@ TEST_F(Catalog, ExplainsMissingData) {
                 "scripts/get_data.sh cifar10"});
   expect_parts(message("fashion-mnist", folder_ / "gone"),
                {"gone (--data), which does not exist", "train-images-idx3-ubyte", "dataset-fashion-mnist"});
-  expect_parts(message("imagenette", ""), {"nowhere, as neither --data DIR nor TENSORION_DATA is given"});
+  expect_parts(message("imagenette", ""),
+               {"no folder, because neither --data DIR nor TENSORION_DATA is set"});
   ::setenv("TENSORION_DATA", folder_.path().c_str(), 1);
   expect_parts(message("tiny-imagenet", ""),
                {folder_.path().string() + " (TENSORION_DATA)", "val_annotations.txt"});

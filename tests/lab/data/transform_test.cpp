@@ -234,8 +234,9 @@ TEST(Transform, RejectsInvalidInput) {
   expect_error<c10::ValueError>(
       [&] { run({{8, 8}, PaddedCrop{4}, false, {{0.5}, {0.5}}}, image, stream(0)); },
       "expected a mean and a standard deviation for each of 3 channels, got 1 and 1");
-  expect_error<c10::ValueError>([&] { run({{8, 8}, CenterCrop{7}, false, kThree}, image, stream(0)); },
-                                "the shorter side before the centre crop must be at least 8 x 8, got 7");
+  expect_error<c10::ValueError>(
+      [&] { run({{8, 8}, CenterCrop{7}, false, kThree}, image, stream(0)); },
+      "the shorter side before the center crop must be at least 8, the longer side of the crop, got 7");
 }
 
 }  // namespace
