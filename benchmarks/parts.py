@@ -68,8 +68,10 @@ def build(name: str) -> Path:
     copy = sources()
     if name != WHOLE:
         apply(PATCHES / f"{name}.patch", copy)
-    python = f"-DPython3_EXECUTABLE={sys.executable}"
-    run("cmake", "-G", "Ninja", "-S", copy, "-B", BUILD / "cmake", "-DCMAKE_BUILD_TYPE=Release", python)
+    # With the RPATH of the installed library, the operators load the library next to them.
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON"]
+    options.append(f"-DPython3_EXECUTABLE={sys.executable}")
+    run("cmake", "-G", "Ninja", "-S", copy, "-B", BUILD / "cmake", *options)
     run("cmake", "--build", BUILD / "cmake", "--target", "tensorion_ops")
     installed = Path(tensorion.__file__).parent
     package = BUILD / name / "tensorion"

@@ -84,9 +84,7 @@ void accumulate_(at::TensorList momenta, at::TensorList grads, const StepOptions
     at::_foreach_mul_(momenta, options.momentum);
     at::_foreach_add_(momenta, grads, sign);
   }
-  const double limit = largest_finite(momenta[0].scalar_type());
-  at::_foreach_clamp_max_(momenta, limit);
-  at::_foreach_clamp_min_(momenta, -limit);
+  clamp_overflow_(momenta);
 }
 
 // Returns max |x| of each tensor.

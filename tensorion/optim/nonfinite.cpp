@@ -41,8 +41,6 @@ at::Tensor nonfinite_flags(at::TensorList tensors) {
   return of_group.numel() == static_cast<int64_t>(tensors.size()) ? of_group : at::stack(flags);
 }
 
-}  // namespace
-
 double largest_finite(at::ScalarType dtype) {
   switch (dtype) {
     case at::kDouble: return std::numeric_limits<double>::max();
@@ -50,6 +48,14 @@ double largest_finite(at::ScalarType dtype) {
     case at::kBFloat16: return 3.3895313892515355e38;
     default: return std::numeric_limits<float>::max();
   }
+}
+
+}  // namespace
+
+void clamp_overflow_(at::TensorList tensors) {
+  const double limit = largest_finite(tensors[0].scalar_type());
+  at::_foreach_clamp_max_(tensors, limit);
+  at::_foreach_clamp_min_(tensors, -limit);
 }
 
 bool is_finite(const at::Tensor& x) {

@@ -104,8 +104,7 @@ std::optional<StepOptions> options_on_cpu(const StepOptions& options) {
 bool accumulate(const at::Tensor& momentum, const at::Tensor& grad, const StepOptions& options) {
   if (axpby_(options.momentum, momentum, options.maximize ? -1 : 1, grad) || is_finite(momentum)) return true;
   if (!is_finite(grad)) return false;
-  const double limit = largest_finite(momentum.scalar_type());
-  momentum.clamp_(-limit, limit);
+  clamp_overflow_(momentum);
   return is_finite(momentum);
 }
 
