@@ -26,8 +26,8 @@ inline UpdateCost estimate_cost(at::IntArrayRef shape, const UnfoldingStrategy& 
   const int64_t m = std::min(unfolding.rows(), unfolding.cols());
   const int64_t n = std::max(unfolding.rows(), unfolding.cols());
   // "balanced" needs the unfolding, the Gram matrix and two inverses. "online" needs the
-  // Gram matrices and three factors each of two unfoldings, of which the second is also formed in between.
-  const int64_t memory = strategy.is_online() ? 5 * m * m + std::max(3 * m * m, m * n) : m * n + 3 * m * m;
+  // Gram matrices and two factors each of two unfoldings, and two more factors or the second unfolding.
+  const int64_t memory = strategy.is_online() ? 6 * m * m + std::max(2 * m * m, m * n) : m * n + 3 * m * m;
   return {m * n, memory, static_cast<double>(m) * m * (n + m)};
 }
 

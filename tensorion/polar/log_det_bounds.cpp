@@ -30,6 +30,10 @@ const LogDetLevel* find_level(size_t shifts, bool next) {
   return level == std::end(tables::kLogDetLevels) ? nullptr : level;
 }
 
+// Every rational filter has the first two poles, so the Cholesky factors there are kept. To keep those of
+// further poles would save little time and cost as much memory.
+constexpr size_t kKeptPoles = 2;
+
 double smallest_shift(size_t shifts) { return *std::min_element(tables::kShifts, tables::kShifts + shifts); }
 
 // Returns the index of this shift among the poles of the rational filter, or the number of poles if it is not
@@ -68,7 +72,7 @@ bool LogDetBounds::refine(const GramMatrix& gram, PoleFactors* pole_factors) {
   const auto factor = [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
       factors[k] = gram.factor(new_shifts[k]);
-      const bool is_kept = pole_factors && pole_index(new_shifts[k]) < std::size(tables::kPoles);
+      const bool is_kept = pole_factors && pole_index(new_shifts[k]) < kKeptPoles;
       if (factors[k] && !is_kept) factors[k]->lower.reset();
     }
   };

@@ -19,9 +19,6 @@ namespace {
 // The maximum number of filters that are applied in sequence before the method switches to double precision.
 constexpr int kMaxPasses = 4;
 
-// The pole that the rational filter adds to the first two. Its factor is the cheapest to do without.
-constexpr size_t kThirdPole = 2;
-
 // Returns the input in the dtype of the computation, transposed if m > n.
 at::Tensor to_wide(const at::Tensor& a) { return (a.size(0) > a.size(1) ? a.mT() : a).to(compute_type(a)); }
 
@@ -78,7 +75,6 @@ bool NuclearNormEstimator::refine() {
   if (!log_det_bounds_) log_det_bounds_.emplace(gram, trace_error(gram));
   auto& log_det_bounds = *log_det_bounds_;
   if (log_det_bounds.exhausted(gram)) return true;
-  if (refinements_ > 1) factors_.erase(kThirdPole);  // frees memory for the next factorizations
   if (log_det_bounds.refine(gram, is_part_ ? nullptr : &factors_)) {
     tighten(log_det_bounds.bounds());
     heuristic_bounds_ = log_det_bounds.heuristic_bounds();
