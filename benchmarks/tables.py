@@ -27,6 +27,9 @@ def ratio_table(results: list[dict[str, Any]]) -> list[str]:
     for key, first in columns[0].items():
         texts = []
         for column in columns:
+            if key not in column:  # see --extra of peers.py
+                texts.append("-")
+                continue
             text = f"{column[key]['measured']:.{1 if key == 'online_memory' else 2}f}"
             texts.append(text if column[key]["reached"] else f"**{text}**")
         lines.append(f"| {first['name']} | {first['at_most']:g} | {first['aim']:g} | " + " | ".join(texts) + " |")
