@@ -61,7 +61,11 @@ std::string epoch_line(const EpochMetrics& metrics, int64_t epochs) {
 }
 
 Progress::Progress(Terminal& terminal, std::string label, Table table)
-    : terminal_(terminal), label_(std::move(label)), table_(std::move(table)), shown_(start_) {}
+    : terminal_(terminal),
+      label_(std::move(label)),
+      table_(std::move(table)),
+      // A terminal shows the first step at once, so that a short run is seen as well.
+      shown_(terminal.is_tty() ? start_ - kRedrawInterval : start_) {}
 
 void Progress::after_step(const Trainer& trainer) {
   ++steps_;
