@@ -33,17 +33,17 @@ WHOLE = "whole"
 UNFOLDINGS = ("balanced", "flattened", "online")
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> None:
-    """Run a command, and show its output only if it fails."""
-    done = subprocess.run(command, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+def run(*command: str | Path, cwd: Path = ROOT, **variables: str) -> None:
+    """Run a command with more environment variables, and show its output only if it fails."""
+    output = {"text": True, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    done = subprocess.run(command, cwd=cwd, env=os.environ | variables, check=False, **output)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}")
 
 
 def apply(patch: Path, folder: Path) -> None:
     """Apply a patch to a copy of the source, even if the copy is inside a repository."""
-    os.environ["GIT_CEILING_DIRECTORIES"] = str(folder.parent)
-    run("git", "apply", patch, cwd=folder)
+    run("git", "apply", patch, cwd=folder, GIT_CEILING_DIRECTORIES=str(folder.parent))
 
 
 def sources() -> Path:

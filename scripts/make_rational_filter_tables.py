@@ -55,8 +55,8 @@ CERTIFICATES = [
     (0, 3, 0.99, 6),
 ]
 
-# The shifts of the determinants. The search uses the first 3, then 7, 9 and all 11. Four of them are also poles, whose
-# factorizations are shared.
+# The shifts of the determinants. The search uses the first 3, then 7, 9 and all 11. Four of them are also poles; the
+# filter uses the factorizations at its first two poles again.
 SHIFTS = np.array([1e-5, 5e-4, 2e-2, 2e-7, 7e-5, 3.5e-3, 0.15, 2e-8, 1e-6, 0.05, 0.9])
 # Spectra for the certificates of determinants, as in CERTIFICATES, but r is the smallest singular value itself.
 DETERMINANT_CERTIFICATES = [

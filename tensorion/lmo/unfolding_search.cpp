@@ -152,11 +152,15 @@ class Search {
     };
     std::vector<bool> is_lost;
     for (const auto& contender : contenders_) is_lost.push_back(is_loser(contender));
-    std::erase_if(contenders_, [&, index = size_t{0}](const Contender& contender) mutable {
-      if (!is_lost[index++]) return false;
-      others_ = std::max(others_, contender.estimator.bounds().upper);
-      return true;
-    });
+    std::vector<Contender> remaining;
+    for (size_t i = 0; i < contenders_.size(); ++i) {
+      if (is_lost[i]) {
+        others_ = std::max(others_, contenders_[i].estimator.bounds().upper);
+      } else {
+        remaining.push_back(std::move(contenders_[i]));
+      }
+    }
+    contenders_ = std::move(remaining);
   }
 
   // Returns true if it does not matter which of the contenders is chosen.

@@ -58,7 +58,7 @@ at::Tensor block(const at::Tensor& w, int64_t row, int64_t last_row, int64_t col
   return w.narrow(0, row, last_row - row).narrow(1, col, last_col - col);
 }
 
-// Calls work(first, last) for blocks [first, last) of [0, m).
+// Calls work(first, last) for the blocks [first, last) from row `first` to row m.
 template <typename Work>
 void for_each_block(int64_t first, int64_t m, const Work& work) {
   for (; first < m; first += kBlock) work(first, std::min(m, first + kBlock));
@@ -124,8 +124,8 @@ void invert_blocked_triangle_(const at::Tensor& w) {
   });
 }
 
-// Replaces K by the lower triangle of K^T K. Row blocks above those that have been computed are not needed
-// any more, so the result overwrites them.
+// Replaces K by the lower triangle of K^T K. A row of blocks of the result depends only on this row of K and
+// on those below it, so it can overwrite the row of K.
 void multiply_by_transpose_(const at::Tensor& w) {
   const int64_t m = w.size(0);
   const auto transposes = scratch({m * kBlock}, w.options()), results = scratch({m * kBlock}, w.options());
