@@ -46,32 +46,44 @@ void bound_parts(Contender& contender, double threshold, std::span<Candidate> ca
 // demand.
 constexpr size_t kMaxResident = 2;
 
-// With Comparison::kEstimates, contenders whose bounds are closer than this, relative to the nuclear norm,
-// and whose estimates do not differ clearly count as tied. A wrong choice then loses at most a thousandth of
-// <M, X>, while the polar factor may lose 30 times as much.
+// With Comparison::kEstimates, the search ends when a wrong choice can lose at most this share of the nuclear
+// norm. The polar factor may lose 30 times as much.
 constexpr double kNegligibleLoss = 1e-3;
+
+// Estimates that differ by less than this, relative to their size, count as equal: rounding can decide
+// between them.
+constexpr double kEstimateRounding = 1e-5;
 
 // The middle of the bounds of a nuclear norm, and half their distance.
 struct Estimate {
   double value;
   double error;
 
-  explicit Estimate(const NuclearBounds& bounds)
-      : value((bounds.lower + bounds.upper) / 2), error((bounds.upper - bounds.lower) / 2) {}
+  explicit Estimate(const Contender& contender) {
+    const auto bounds = contender.estimator.heuristic_bounds();
+    value = (bounds.lower + bounds.upper) / 2;
+    error = (bounds.upper - bounds.lower) / 2;
+  }
 };
 
-// Returns true if the nuclear norm of `a` is clearly smaller than that of `b` by estimates.
+// Returns how much the difference between the estimates of `a` and `b` may be off.
 //
 // An estimate is a sum over the m singular values of a function that approximates the identity. If both
 // contenders have the same number of singular values and the same function, its errors have similar signs in
-// both sums, or random ones, and cancel in the difference. Random errors would leave about 1 / sqrt(m) of the
-// error of one estimate. In momenta of a ResNet in training, 0.2 to 5 % were left for m = 192 to 1536.
-bool is_clearly_smaller(const Contender& a, const Contender& b) {
+// both sums, or random ones, and cancel in the difference. Random errors leave about 1 / sqrt(m) of the error
+// of one estimate. With three determinants and m = 192 to 1536, at most a quarter of that was left in momenta
+// of a ResNet in training and in Gaussian ones.
+double uncertainty_of_difference(const Contender& a, const Contender& b) {
+  const Estimate first(a), second(b);
   const auto side = [](const Contender& c) { return std::min(c.unfolding.rows(), c.unfolding.cols()); };
-  if (side(a) != side(b) || a.estimator.refinements() != b.estimator.refinements()) return false;
-  const Estimate first(a.estimator.heuristic_bounds()), second(b.estimator.heuristic_bounds());
-  const double share = std::min(1.0, 4 / std::sqrt(static_cast<double>(side(a))));
-  return first.value + share * std::max(first.error, second.error) < second.value;
+  if (side(a) != side(b) || a.estimator.refinements() != b.estimator.refinements()) {
+    return first.error + second.error;
+  }
+  return std::max(first.error, second.error) / std::sqrt(static_cast<double>(side(a)));
+}
+
+bool is_clearly_smaller(const Contender& a, const Contender& b) {
+  return Estimate(a).value + uncertainty_of_difference(a, b) < Estimate(b).value;
 }
 
 class Search {
@@ -82,7 +94,7 @@ class Search {
   Selection run() {
     for (size_t i = 0; i < candidates_.size(); ++i) admit(i);
     drop_losers();
-    while (contenders_.size() > 1 && !are_tied()) {
+    while (!is_decided()) {
       auto* const contender_to_refine = least_refined();
       if (!contender_to_refine) break;
       auto& estimator = contender_to_refine->estimator;
@@ -93,15 +105,11 @@ class Search {
       estimator.refine();
       drop_losers();
     }
-    // The remaining contenders are tied. The first in the order of `unfoldings` wins.
-    const auto first =
-        std::min_element(contenders_.begin(), contenders_.end(), [](const auto& a, const auto& b) {
-          return a.modes.size() != b.modes.size() ? a.modes.size() < b.modes.size() : a.modes < b.modes;
-        });
+    Contender& best = choose();
     for (const auto& contender : contenders_) {
-      if (&contender != &*first) others_ = std::max(others_, contender.estimator.bounds().upper);
+      if (&contender != &best) others_ = std::max(others_, contender.estimator.bounds().upper);
     }
-    auto winner = std::move(*first);
+    auto winner = std::move(best);
     contenders_.clear();
     if (!winner.estimator.has_input()) winner.estimator.restore(matrix_of(winner));
     return {std::move(winner), std::max(others_, threshold_), solved_};
@@ -163,13 +171,34 @@ class Search {
     contenders_ = std::move(remaining);
   }
 
-  // Returns true if it does not matter which of the contenders is chosen.
-  bool are_tied() const {
-    if (comparison_ == Comparison::kBounds) return false;
-    return std::all_of(contenders_.begin(), contenders_.end(), [](const Contender& contender) {
-      const Estimate estimate(contender.estimator.heuristic_bounds());
-      return 2 * estimate.error <= kNegligibleLoss * estimate.value;
+  Contender& largest_estimate() {
+    return *std::max_element(
+        contenders_.begin(), contenders_.end(),
+        [](const auto& a, const auto& b) { return Estimate(a).value < Estimate(b).value; });
+  }
+
+  // Returns true if the largest estimate is a good choice: no other contender can be better by more than a
+  // negligible amount.
+  bool is_decided() {
+    if (comparison_ == Comparison::kBounds) return contenders_.size() == 1;
+    const auto& best = largest_estimate();
+    return std::all_of(contenders_.begin(), contenders_.end(), [&](const Contender& contender) {
+      return &contender == &best ||
+             uncertainty_of_difference(contender, best) <= kNegligibleLoss * Estimate(best).value;
     });
+  }
+
+  // Returns the contender with the largest estimate. If several are equal up to rounding, the first in the
+  // order of `unfoldings` wins.
+  Contender& choose() {
+    const double least = (1 - kEstimateRounding) * Estimate(largest_estimate()).value;
+    Contender* chosen = nullptr;
+    for (auto& contender : contenders_) {
+      if (Estimate(contender).value < least) continue;
+      const auto order = [](const Contender& c) { return std::pair(c.modes.size(), c.modes); };
+      if (!chosen || order(contender) < order(*chosen)) chosen = &contender;
+    }
+    return *chosen;
   }
 
   // Returns the contender with the fewest refinements among those that can be refined, or null.

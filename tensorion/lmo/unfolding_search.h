@@ -55,7 +55,7 @@ enum class Comparison {
 
 // Returns the unfolding of the family with the largest nuclear norm, or the first candidate if the tensor is
 // zero. Unfoldings are ruled out by heuristic bounds (see LogDetBounds). Ties go to the first in the order of
-// `unfoldings`. With kEstimates, norms that differ by less than a thousandth may count as tied.
+// `unfoldings`. With kEstimates, the norm may be a thousandth smaller than the largest one.
 Selection select_unfolding(const at::Tensor& m, Comparison comparison, const Family& family = {});
 
 }  // namespace tensorion

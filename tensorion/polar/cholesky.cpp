@@ -44,24 +44,21 @@ double sum_of_logarithms(const at::Tensor& w) {
   return sum;
 }
 
-// The blocked functions below spend most of their time in gemm_out. If that uses oneDNN, they take 0.6 of the
-// time of LAPACK's for 1536 x 1536 and 0.7 for 768 x 768; for 384 x 384 there is no gain. Otherwise LAPACK is
-// faster. On an AMD EPYC with AVX-512, 192 is the best of 96, 128, 192 and 256.
-constexpr int64_t kBlock = 192;
+// The blocked functions below spend most of their time in gemm_out. On an AMD EPYC they take 0.6 of LAPACK's
+// time for 1536 x 1536 if products use oneDNN. With MKL's products they take 0.93 on one thread, and 0.73 on
+// two, because MKL's potri does not use the second one. Smaller matrices gain less.
 constexpr int64_t kMinBlockedSize = 512;
 
 bool use_blocks(const at::Tensor& w) {
-  return w.size(0) >= kMinBlockedSize && w.is_contiguous() && uses_onednn(w) && spotrf_ && strsm_;
+  return w.is_cpu() && w.scalar_type() == at::kFloat && w.size(0) >= kMinBlockedSize && w.is_contiguous() &&
+         spotrf_ && strsm_;
 }
+
+// The best of 64, 96, 128, 192 and 256 on that CPU: the faster the products, the larger the block.
+int64_t block_size(const at::Tensor& w) { return uses_onednn(w) ? 192 : 96; }
 
 at::Tensor block(const at::Tensor& w, int64_t row, int64_t last_row, int64_t col, int64_t last_col) {
   return w.narrow(0, row, last_row - row).narrow(1, col, last_col - col);
-}
-
-// Calls work(first, last) for the blocks [first, last) from row `first` to row m.
-template <typename Work>
-void for_each_block(int64_t first, int64_t m, const Work& work) {
-  for (; first < m; first += kBlock) work(first, std::min(m, first + kBlock));
 }
 
 // A matrix at the beginning of a buffer.
@@ -83,10 +80,14 @@ at::Tensor invert_triangle(const at::Tensor& lower, const at::Tensor& buffer) {
 
 // Replaces the lower triangle of w by its Cholesky factor. Returns false if w is not positive definite.
 bool blocked_cholesky_(const at::Tensor& w) {
-  const int64_t m = w.size(0);
-  const auto triangle = scratch({kBlock * kBlock}, w.options()), buffer = scratch({m * kBlock}, w.options());
-  for (int64_t first = 0; first < m; first += kBlock) {
-    const int64_t last = std::min(m, first + kBlock);
+  const int64_t m = w.size(0), size = block_size(w);
+  const auto triangle = scratch({size * size}, w.options()), buffer = scratch({m * size}, w.options());
+  for (int64_t first = 0; first < m; first += size) {
+    const int64_t last = std::min(m, first + size);
+    if (first > 0) {
+      gemm_out(block(w, first, m, first, last), block(w, first, m, 0, first),
+               block(w, first, last, 0, first).t(), -1, 1);
+    }
     const auto diagonal = block(w, first, last, first, last);
     if (!call_lapack(spotrf_, diagonal)) return false;
     if (last == m) break;
@@ -94,50 +95,46 @@ bool blocked_cholesky_(const at::Tensor& w) {
     const auto panel = matrix_in(buffer, m - last, last - first);
     gemm_out(panel, below, invert_triangle(diagonal, triangle).t());
     below.copy_(panel);
-    for_each_block(last, m, [&](int64_t col, int64_t last_col) {
-      const auto rows = panel.narrow(0, col - last, m - col);
-      gemm_out(block(w, col, m, col, last_col), rows, rows.narrow(0, 0, last_col - col).t(), -1, 1);
-    });
   }
   return true;
 }
 
 // Replaces a Cholesky factor L by K = L^-1. The part of w above the blocks of the diagonal is not changed.
 void invert_blocked_triangle_(const at::Tensor& w) {
-  const int64_t m = w.size(0);
-  const auto triangle = scratch({kBlock * kBlock}, w.options());
-  const auto sums = scratch({m * kBlock}, w.options()), products = scratch({m * kBlock}, w.options());
-  for_each_block(0, m, [&](int64_t first, int64_t last) {
+  const int64_t m = w.size(0), size = block_size(w);
+  const auto triangle = scratch({size * size}, w.options());
+  const auto sums = scratch({m * size}, w.options()), products = scratch({m * size}, w.options());
+  for (int64_t first = 0; first < m; first += size) {
+    const int64_t last = std::min(m, first + size);
     const auto diagonal = block(w, first, last, first, last);
     const auto inverse = invert_triangle(diagonal, triangle);
     if (first > 0) {
       const auto sum = matrix_in(sums, last - first, first),
                  product = matrix_in(products, last - first, first);
-      for_each_block(0, first, [&](int64_t col, int64_t last_col) {
-        gemm_out(sum.narrow(1, col, last_col - col), block(w, first, last, col, first),
-                 block(w, col, first, col, last_col));
-      });
+      for (int64_t col = 0; col < first; col += size) {
+        gemm_out(sum.narrow(1, col, size), block(w, first, last, col, first),
+                 block(w, col, first, col, col + size));
+      }
       gemm_out(product, inverse, sum, -1);
       block(w, first, last, 0, first).copy_(product);
     }
     diagonal.copy_(inverse);
-  });
+  }
 }
 
 // Replaces K by the lower triangle of K^T K. A row of blocks of the result depends only on this row of K and
 // on those below it, so it can overwrite the row of K.
 void multiply_by_transpose_(const at::Tensor& w) {
-  const int64_t m = w.size(0);
-  const auto transposes = scratch({m * kBlock}, w.options()), results = scratch({m * kBlock}, w.options());
-  for_each_block(0, m, [&](int64_t first, int64_t last) {
+  const int64_t m = w.size(0), size = block_size(w);
+  const auto transposes = scratch({m * size}, w.options()), results = scratch({m * size}, w.options());
+  for (int64_t first = 0; first < m; first += size) {
+    const int64_t last = std::min(m, first + size);
     const auto transpose = matrix_in(transposes, last - first, m - first);
     transpose.copy_(block(w, first, m, first, last).t());
     const auto result = matrix_in(results, last - first, last);
-    for_each_block(0, last, [&](int64_t col, int64_t last_col) {
-      gemm_out(result.narrow(1, col, last_col - col), transpose, block(w, first, m, col, last_col));
-    });
+    gemm_out(result, transpose, block(w, first, m, 0, last));
     block(w, first, last, 0, last).copy_(result);
-  });
+  }
 }
 
 }  // namespace
