@@ -38,33 +38,65 @@ void add_data_and_model(std::vector<std::string>& out, const Preset& preset, con
                                          : "Images are flipped in both directions.");
 }
 
-void add_optimizer(std::vector<std::string>& out, const Preset& preset, const RunConfig& config) {
-  const auto& name = method_name(config);
-  const auto* method = preset.find_method(name);
-  if (method == nullptr) {
-    out.push_back("The method " + name + " is not in the paper.");
-  } else {
+// One sentence about each method. The sentence consists of a beginning, " of ", the name of the method, and an
+// ending; without an ending there is nothing to say about the method.
+struct MethodSentences {
+  std::string beginning;
+  std::vector<std::pair<std::string, std::string>> endings = {};  // name of the method, ending
+
+  void add(const RunConfig& config, const std::string& ending) {
+    endings.emplace_back(method_name(config), ending);
+  }
+
+  // Adds the sentences, or a single one for all methods if there are several with the same ending.
+  void append_to(std::vector<std::string>& out) const {
+    const auto is_like_first = [&](const auto& each) { return each.second == endings.front().second; };
+    if (endings.size() > 1 && std::all_of(endings.begin(), endings.end(), is_like_first)) {
+      if (!endings.front().second.empty())
+        out.push_back(beginning + " of all methods" + endings.front().second);
+      return;
+    }
+    for (const auto& [name, ending] : endings) {
+      if (!ending.empty()) out.push_back(beginning + " of " + name + ending);
+    }
+  }
+};
+
+std::string number_differs(double own, double paper) {
+  return own == paper ? "" : string_printf(" is %g; in the paper it is %g.", own, paper);
+}
+
+std::string polar_differs(const std::string& own, const std::string& paper) {
+  if (own == paper) return "";
+  return " are computed with --polar " + own +
+         (own == "auto" ? ", which is the rational filter on a CPU" : "") + "; the paper uses " +
+         (paper == "svd" ? "the SVD." : "Newton-Schulz (--polar newton_schulz).");
+}
+
+void add_optimizers(std::vector<std::string>& out, const Preset& preset,
+                    const std::vector<RunConfig>& configs) {
+  MethodSentences lr{"The learning rate"};
+  MethodSentences weight_decay{"The weight decay"};
+  MethodSentences schedule{"The schedule"};
+  MethodSentences polar{"Polar factors"};
+  for (const auto& config : configs) {
     const auto& options = config.optimizer_options;
-    const double lr = to_number(method->option("lr"), "lr");
-    if (options.lr() != lr)
-      out.push_back(string_printf("The learning rate of %s is %g; in the paper it is %g.", name.c_str(),
-                                  options.lr(), lr));
-    const double decay = to_number(method->option("weight_decay"), "weight_decay");
-    if (options.weight_decay() != decay)
-      out.push_back(string_printf("The weight decay of %s is %g; in the paper it is %g.", name.c_str(),
-                                  options.weight_decay(), decay));
-    const auto schedule = method->option("schedule");
-    if (config.training.schedule.name != schedule)
-      out.push_back("The schedule of " + name + " is " + config.training.schedule.name +
-                    "; in the paper it is " + schedule + ".");
+    if (is_tensorion(config)) polar.add(config, polar_differs(options.polar(), preset.polar));
+    const auto* method = preset.find_method(method_name(config));
+    if (method == nullptr) {
+      out.push_back("The method " + method_name(config) + " is not in the paper.");
+      continue;
+    }
+    lr.add(config, number_differs(options.lr(), to_number(method->option("lr"), "lr")));
+    if (preset.specifies_weight_decay) {
+      weight_decay.add(config, number_differs(options.weight_decay(),
+                                              to_number(method->option("weight_decay"), "weight_decay")));
+    }
+    const auto& own = config.training.schedule.name;
+    const auto paper = method->option("schedule");
+    schedule.add(config, own == paper ? "" : " is " + own + "; in the paper it is " + paper + ".");
   }
-  if (!is_tensorion(config)) return;
-  const auto& polar = config.optimizer_options.polar();
-  if (polar != preset.polar) {
-    out.push_back("Polar factors of " + name + " are computed with --polar " + polar +
-                  (polar == "auto" ? ", which is the rational filter on a CPU" : "") + "; the paper uses " +
-                  (preset.polar == "svd" ? "the SVD." : "Newton-Schulz (--polar newton_schulz)."));
-  }
+  for (const auto& sentences : {lr, weight_decay, schedule, polar}) sentences.append_to(out);
 }
 
 // Adds the choices that the paper leaves open. They depend on the options that all methods share.
@@ -91,14 +123,18 @@ void add_choices(std::vector<std::string>& out, const Preset& preset, const std:
         string_printf("multistep multiplies the learning rate by %g after epochs ", training.schedule.gamma) +
         c10::Join(", ", epochs_of_milestones(training.schedule, training.epochs)) + ".");
   }
+  const auto choice = [](double value) {
+    return string_printf(", %g, is our choice; the paper does not specify it.", value);
+  };
+  MethodSentences fallback_lr{"The learning rate of the fallback"};
+  MethodSentences weight_decay{"The weight decay"};
   for (const auto& config : configs) {
-    if (!is_tensorion(config)) continue;
     const auto& options = config.optimizer_options;
-    const double fallback_lr = options.fallback_lr().value_or(options.lr());
-    out.push_back(string_printf(
-        "The learning rate of the fallback of %s, %g, is our choice; the paper does not specify it.",
-        method_name(config).c_str(), fallback_lr));
+    if (is_tensorion(config)) fallback_lr.add(config, choice(options.fallback_lr().value_or(options.lr())));
+    if (!preset.specifies_weight_decay) weight_decay.add(config, choice(options.weight_decay()));
   }
+  fallback_lr.append_to(out);
+  weight_decay.append_to(out);
   out.insert(out.end(), preset.choices.begin(), preset.choices.end());
 }
 
@@ -108,7 +144,7 @@ std::vector<std::string> deviations(const Preset& preset, const std::vector<RunC
   if (preset.polar.empty()) return {};
   std::vector<std::string> out;
   add_data_and_model(out, preset, configs.front());
-  for (const auto& config : configs) add_optimizer(out, preset, config);
+  add_optimizers(out, preset, configs);
   if (configs.front().weights.empty() && preset.is_finetuning)
     out.emplace_back(
         "Training starts from random weights; the paper fine-tunes timm's weights (--weights FILE).");

@@ -215,9 +215,7 @@ const Preset& ablation_preset() {
           {"(sets as in the paper, with modes counted from 1; where its table of learning rates has {1,4}, "
            "its table of results has {2,4}, which is the same unfolding as {1,3})"},
       .polar = "svd",
-      .choices = {"The weight decay of all methods, 5e-4, is our choice; the paper uses one value for all "
-                  "but does not "
-                  "specify it."}};
+      .specifies_weight_decay = false};
   return preset;
 }
 

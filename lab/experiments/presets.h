@@ -40,6 +40,7 @@ struct Preset {
   // the paper.
   std::string polar = "newton_schulz";
   bool is_finetuning = false;             // true if the paper fine-tunes timm's weights
+  bool specifies_weight_decay = true;     // false if the paper does not specify it; then ours is a choice
   std::vector<std::string> choices = {};  // choices that the paper leaves open, one sentence each
 
   // Returns null if the preset has no such method.

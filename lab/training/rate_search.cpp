@@ -119,11 +119,20 @@ class Search {
   std::map<std::string, std::optional<double>> accuracies_;  // by label; empty if the run diverged
 };
 
+// Without this, fallback_lr would follow lr, and a good lr could be missed because it is a bad fallback_lr.
+void set_initial_fallback_lr(RunConfig& config, const RateSearchOptions& options) {
+  if (!searches_fallback(config, options) || config.optimizer_options.fallback_lr()) return;
+  auto grid = options.fallback_lrs;
+  std::sort(grid.begin(), grid.end());
+  config.optimizer_options.fallback_lr(grid[grid.size() / 2]);
+}
+
 }  // namespace
 
 std::vector<RunConfig> search_runs(const std::vector<RunConfig>& configs, const RateSearchOptions& options) {
   std::vector<RunConfig> runs;
-  for (const auto& config : configs) {
+  for (auto config : configs) {
+    set_initial_fallback_lr(config, options);
     for (const double lr : options.lrs) runs.push_back(search_run(config, Rate::kLr, lr, options));
   }
   return runs;
@@ -146,13 +155,18 @@ std::optional<double> rate_beyond(std::vector<double> lrs, double best) {
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options) {
   Search search(data, options, run_options);
+  const auto before = configs;
   std::vector<RunConfig*> all;
-  for (auto& config : configs) all.push_back(&config);
+  for (auto& config : configs) {
+    set_initial_fallback_lr(config, options);
+    all.push_back(&config);
+  }
   const auto lrs = search.search(all, Rate::kLr, options.lrs);
   std::vector<FoundRate> found;
   std::vector<RunConfig*> with_fallback;
   for (size_t i = 0; i < configs.size(); ++i) {
     found.push_back({.method = method_name(configs[i]), .lr = lrs[i]});
+    if (!lrs[i].best) configs[i] = before[i];
     if (lrs[i].best && searches_fallback(configs[i], options)) with_fallback.push_back(&configs[i]);
   }
   const auto fallback_lrs = search.search(with_fallback, Rate::kFallbackLr, options.fallback_lrs);

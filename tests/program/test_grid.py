@@ -6,6 +6,7 @@ from program import files, read_json, run
 
 LRS = [0.005, 0.02, 0.08]
 FALLBACK_LRS = [0.002, 0.02]
+MIDDLE = FALLBACK_LRS[1]  # fallback_lr of the first grid
 
 
 def accuracy(folder):
@@ -50,14 +51,14 @@ def test_both_rates_are_the_best_of_their_grids(searched):
 
     def second(value):
         # The run with the same two rates as the best one of the first grid is not repeated.
-        is_known = value == tensorion["lr"]
+        is_known = value == MIDDLE
         name = f"tensorion-lr{lr:g}" + ("" if is_known else f"-fallback{value:g}")
         config = read_json(folder / name / "config.json")
         assert (config["lr"], config["fallback_lr"]) == pytest.approx((lr, value))
         return accuracy(folder / name)
 
     fallback = tensorion["fallback"]
-    assert fallback["fallback_lr_before"] == tensorion["lr"]
+    assert fallback["fallback_lr_before"] == MIDDLE
     assert fallback["accuracies"] == [second(value) for value in FALLBACK_LRS]
     best, beyond = expected_best(FALLBACK_LRS, fallback["accuracies"], second)
     assert fallback["fallback_lr"] == pytest.approx(best)
@@ -71,11 +72,18 @@ def test_both_rates_are_the_best_of_their_grids(searched):
     assert f"tensorion (lr {lr:g})" in result.stdout
 
 
+def test_in_the_first_grid_the_fallback_does_not_follow_lr(searched):
+    """An lr of 0.3 was rejected for all methods because it was the rate of AdamW for the other parameters, too."""
+    _, out, _ = searched
+    configs = [read_json(out.with_name("out-grid") / f"tensorion-lr{lr:g}" / "config.json") for lr in LRS]
+    assert [(config["lr"], config["fallback_lr"]) for config in configs] == [(lr, MIDDLE) for lr in LRS]
+
+
 def test_the_first_grid_can_be_resumed_with_the_second(searched, cifar10, tmp_path):
-    """Runs of the first grid have the same names and options without the second grid."""
+    """Runs of the first grid have the same names without the second grid, and the same options with --fallback-lr."""
     flags, out, result = searched
     at = flags.index("--grid-fallback-lrs")
-    first = [*flags[:at], "--out", tmp_path / "out"]
+    first = [*flags[:at], "--fallback-lr", f"tensorion={MIDDLE}", "--out", tmp_path / "out"]
     run("compare", *first)
     before = files(tmp_path / "out-grid")
     assert before < files(out.with_name("out-grid"))

@@ -60,6 +60,45 @@ TEST(Deviations, NameWhatDiffers) {
     EXPECT_TRUE(has(found, text)) << text;
 }
 
+// Returns the runs of the named methods of the ablation at the scale of the paper.
+std::vector<RunConfig> ablation_configs(const std::vector<std::string>& names) {
+  RunConfig common;
+  common.dataset = "cifar10";
+  common.model = "resnet18";
+  common.training.epochs = 25;
+  std::vector<Method> methods;
+  for (const auto& name : names)
+    methods.push_back(ablation_preset().method(*ablation_preset().find_method(name), "paper"));
+  return make_configs(common, /*given=*/{}, methods);
+}
+
+TEST(Deviations, WhatAllMethodsShareIsOneSentence) {
+  auto configs = ablation_configs({"modes-0", "balanced", "online"});
+  for (auto& config : configs) {
+    config.training.schedule.name = "onecycle";
+    config.optimizer_options.fallback_lr(0.03);
+  }
+  configs[0].optimizer_options.lr(0.3);
+  configs[2].optimizer_options.lr(0.03);
+  const auto found = deviations(ablation_preset(), configs);
+  for (const auto* text : {"The schedule of all methods is onecycle; in the paper it is constant.",
+                           "The learning rate of the fallback of all methods, 0.03, is our choice; the paper "
+                           "does not specify it.",
+                           "The learning rate of modes-0 is 0.3; in the paper it is 0.01.",
+                           "The learning rate of online is 0.03; in the paper it is 0.005."})
+    EXPECT_EQ(std::count(found.begin(), found.end(), text), 1) << text;
+  EXPECT_FALSE(has(found, "The learning rate of balanced"));
+}
+
+// The table said that the paper's weight decay is 5e-4, and that ours is 5e-4, whatever it was.
+TEST(Deviations, AWeightDecayThatThePaperDoesNotSpecifyIsOurChoice) {
+  auto configs = ablation_configs({"modes-0", "balanced"});
+  for (auto& config : configs) config.optimizer_options.weight_decay(0.01);
+  const auto found = deviations(ablation_preset(), configs);
+  EXPECT_TRUE(has(found, "The weight decay of all methods, 0.01, is our choice"));
+  EXPECT_FALSE(has(found, "0.0005"));
+}
+
 TEST(Deviations, AreEmptyForPresetsThatAreNotInThePaper) {
   const auto& presets = comparison_presets();
   const auto other = std::find_if(presets.begin(), presets.end(),
