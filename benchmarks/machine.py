@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 #: Environment variables that make a CPU behave like one with a smaller instruction set.
-EMULATION = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS")
+EMULATION = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA")
 
 
 def cpu_name() -> str:
