@@ -14,6 +14,11 @@ struct Case {
   at::ScalarType dtype;
 };
 
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  const auto& c = info.param;
+  return c10::str(c.m, "x", c.k, "x", c.n, c.dtype);
+}
+
 class Gemm : public ::testing::TestWithParam<Case> {};
 
 // The sizes lie on both sides of the size from which oneDNN is used.
@@ -23,10 +28,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Gemm,
                                            Case{1000, 1, 3000, at::kFloat}, Case{3000, 1000, 1, at::kFloat},
                                            Case{128, 128, 128, at::kFloat}, Case{200, 300, 100, at::kDouble},
                                            Case{0, 5, 3, at::kFloat}, Case{300, 0, 300, at::kFloat}),
-                         [](const auto& info) {
-                           const auto& c = info.param;
-                           return c10::str(c.m, "x", c.k, "x", c.n, c.dtype);
-                         });
+                         case_name);
 
 // A matrix in the given memory layout: 0 by rows, 1 by columns, 2 a part of a larger matrix.
 at::Tensor with_layout(const at::Tensor& x, int layout) {
@@ -38,20 +40,42 @@ at::Tensor with_layout(const at::Tensor& x, int layout) {
   return part;
 }
 
-TEST_P(Gemm, MatchesDoublePrecisionInAllLayouts) {
-  const auto [m, k, n, dtype] = GetParam();
+using GemmFunction = void(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double alpha,
+                          double beta);
+
+void expect_double_precision_in_all_layouts(const Case& sizes, GemmFunction* gemm) {
+  const auto [m, k, n, dtype] = sizes;
   const auto a = gaussian({m, k}, 1, dtype), b = gaussian({k, n}, 2, dtype), c = gaussian({m, n}, 3, dtype);
   const auto exact = at::mm(a.to(at::kDouble), b.to(at::kDouble));
   for (int layout = 0; layout < 27; ++layout) {
     SCOPED_TRACE(layout);
     const auto left = with_layout(a, layout % 3), right = with_layout(b, layout / 3 % 3);
     auto out = with_layout(at::full({m, n}, NAN, a.options()), layout / 9);
-    gemm_out(out, left, right);
+    gemm(out, left, right, 1, 0);
     expect_close(out, exact, rounding(dtype, k));
     out.copy_(c);
-    gemm_out(out, left, right, 0.5, -2);
+    gemm(out, left, right, 0.5, -2);
     expect_close(out, 0.5 * exact - 2 * c.to(at::kDouble), rounding(dtype, k + 1));
   }
+}
+
+TEST_P(Gemm, MatchesDoublePrecisionInAllLayouts) {
+  expect_double_precision_in_all_layouts(GetParam(), gemm_out);
+}
+
+// gemm_out uses oneDNN on some CPUs only, so oneDNN is tested by itself as well.
+class OneDnnGemm : public Gemm {};
+
+INSTANTIATE_TEST_SUITE_P(Sizes, OneDnnGemm,
+                         ::testing::Values(Case{128, 128, 128, at::kFloat}, Case{200, 300, 100, at::kFloat},
+                                           Case{3000, 16, 50, at::kFloat}),
+                         case_name);
+
+TEST_P(OneDnnGemm, MatchesDoublePrecisionInAllLayouts) {
+  const auto& sizes = GetParam();
+  if (!supports_onednn(at::empty({sizes.m, sizes.n}), at::empty({sizes.m, sizes.k})))
+    GTEST_SKIP() << "torch was built without oneDNN, or does not export it";
+  expect_double_precision_in_all_layouts(sizes, onednn_gemm_out);
 }
 
 }  // namespace

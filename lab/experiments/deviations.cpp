@@ -38,8 +38,8 @@ void add_data_and_model(std::vector<std::string>& out, const Preset& preset, con
                                          : "Images are flipped in both directions.");
 }
 
-// One sentence about each method. The sentence consists of a beginning, " of ", the name of the method, and an
-// ending; without an ending there is nothing to say about the method.
+// One sentence about each method. The sentence consists of a beginning, " of ", the name of the method, and
+// an ending; without an ending there is nothing to say about the method.
 struct MethodSentences {
   std::string beginning;
   std::vector<std::pair<std::string, std::string>> endings = {};  // name of the method, ending

@@ -46,10 +46,11 @@ bool searches_fallback(const RunConfig& config, const RateSearchOptions& options
 // Runs the grids in subfolders of `run_options.folder`. Sets the lr of each configuration, and then its
 // fallback_lr, to the value with the highest accuracy after the last epoch. The accuracy is measured on the
 // validation samples of the data. If several values have the highest accuracy, the first one in the grid is
-// used. In the first grid, fallback_lr has the value of the configuration. If the configuration has none, it has
-// the middle value of the second grid, or the value of lr if there is no second grid. If the best value is at the edge of its grid, the next value beyond it is tried as well. The ratio of
-// this value to the edge equals the ratio of the edge to its neighbor. A method that diverged at every value
-// keeps the value of its configuration.
+// used. In the first grid, fallback_lr has the value of the configuration. If the configuration has none, it
+// has the middle value of the second grid, or the value of lr if there is no second grid. If the best value
+// is at the edge of its grid, the next value beyond it is tried as well. The ratio of this value to the edge
+// equals the ratio of the edge to its neighbor. A method that diverged at every value keeps the value of its
+// configuration.
 std::vector<FoundRate> search_rates(std::vector<RunConfig>& configs, const DatasetSplits& data,
                                     const RateSearchOptions& options, const RunOptions& run_options);
 

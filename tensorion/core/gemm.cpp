@@ -5,6 +5,10 @@
 
 #include <algorithm>
 
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
+
 // The function that at::mm calls for products in 16 bits. It computes result <- alpha mat1 mat2 + beta
 // result. torch exports it, but does not install its header. The pointer is null if the symbol is missing.
 namespace at::native {
@@ -21,33 +25,48 @@ constexpr int64_t kMinMultiplications = int64_t{1} << 21;
 // torch passes a strided result with a side of 1 to oneDNN in a wrong layout, which corrupts memory.
 constexpr int64_t kMinSide = 16;
 
-// True if MKL would use AVX2 although the CPU has AVX-512.
-bool is_mkl_limited_to_avx2() {
+// True if the CPU is made by AMD and executes 512-bit instructions at full width: family 26 (Zen 5) and
+// later. On family 25 (Zen 4), a balanced step of ResNet-18 takes 1.05 to 1.14 times as long with oneDNN as
+// with MKL.
+bool is_wide_amd_cpu() {
 #if defined(__x86_64__) && defined(__GNUC__)
-  return at::get_cpu_capability() == "AVX512" && !__builtin_cpu_is("intel");
+  constexpr unsigned kZen5Family = 26;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (!__builtin_cpu_is("amd") || !__get_cpuid(1, &eax, &ebx, &ecx, &edx)) return false;
+  const unsigned base = eax >> 8 & 0xf, extended = eax >> 20 & 0xff;
+  return base + (base == 0xf ? extended : 0) >= kZen5Family;
 #else
   return false;
 #endif
 }
 
+bool has_onednn() { return at::native::mkldnn_matmul && at::hasMKLDNN(); }
+
 }  // namespace
 
 bool uses_onednn(const at::Tensor& x) {
-  static const bool is_faster = at::native::mkldnn_matmul && at::hasMKLDNN() && is_mkl_limited_to_avx2();
+  static const bool is_faster = has_onednn() && at::get_cpu_capability() == "AVX512" && is_wide_amd_cpu();
   return is_faster && x.is_cpu() && x.scalar_type() == at::kFloat && at::globalContext().userEnabledMkldnn();
 }
 
-void gemm_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double alpha, double beta) {
+bool supports_onednn(const at::Tensor& out, const at::Tensor& a) {
   const int64_t smallest = std::min({out.size(0), out.size(1), a.size(1)});
-  if (uses_onednn(out) && smallest >= kMinSide && out.numel() * a.size(1) >= kMinMultiplications) {
-    // oneDNN is fast only if the rows of the result are contiguous.
-    if (out.stride(1) == 1) {
-      at::native::mkldnn_matmul(a, b, out, static_cast<float>(beta), static_cast<float>(alpha));
-    } else {
-      at::native::mkldnn_matmul(b.t(), a.t(), out.t(), static_cast<float>(beta), static_cast<float>(alpha));
-    }
-    return;
+  return has_onednn() && out.is_cpu() && out.scalar_type() == at::kFloat && smallest >= kMinSide &&
+         out.numel() * a.size(1) >= kMinMultiplications;
+}
+
+void onednn_gemm_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double alpha,
+                     double beta) {
+  // oneDNN is fast only if the rows of the result are contiguous.
+  if (out.stride(1) == 1) {
+    at::native::mkldnn_matmul(a, b, out, static_cast<float>(beta), static_cast<float>(alpha));
+  } else {
+    at::native::mkldnn_matmul(b.t(), a.t(), out.t(), static_cast<float>(beta), static_cast<float>(alpha));
   }
+}
+
+void gemm_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double alpha, double beta) {
+  if (uses_onednn(out) && supports_onednn(out, a)) return onednn_gemm_out(out, a, b, alpha, beta);
   auto result = out;
   if (beta == 0 && alpha == 1) {
     at::mm_out(result, a, b);
