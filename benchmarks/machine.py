@@ -14,13 +14,13 @@ EMULATION = ("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONED
 
 
 def cpu_name() -> str:
-    """Return the model name that the operating system reports."""
+    """Return the model name that the operating system reports, with the family, which the name may leave open."""
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(), re.MULTILINE)
-        if found:
-            return found[1].strip()
-    return platform.processor() or platform.machine()
+    text = cpuinfo.read_text() if cpuinfo.exists() else ""
+    name, family = (re.search(rf"^{key}\s*:\s*(.+)$", text, re.MULTILINE) for key in ("model name", "cpu family"))
+    if not name:
+        return platform.processor() or platform.machine()
+    return name[1].strip() + (f" family {family[1].strip()}" if family else "")
 
 
 def describe() -> dict[str, Any]:
@@ -45,7 +45,7 @@ def describe() -> dict[str, Any]:
 
 
 def headline(machine: dict[str, Any]) -> str:
-    """Return one line, such as "AMD EPYC, AVX512, 2 of 2 cores, torch 2.13.0, MKL 2025.3"."""
+    """Return one line, such as "AMD EPYC family 25, AVX512, 2 of 2 cores, torch 2.13.0, MKL 2025.3"."""
     instructions = machine["instructions"]
     if machine["emulated_by"]:
         settings = " ".join(f"{key}={value}" for key, value in machine["emulated_by"].items())
@@ -56,6 +56,6 @@ def headline(machine: dict[str, Any]) -> str:
 
 
 def slug(machine: dict[str, Any]) -> str:
-    """Return a file name for results on this machine, such as "amd-epyc-avx2-emulated"."""
+    """Return a file name for results on this machine, such as "amd-epyc-family-25-avx2-emulated"."""
     words = [machine["cpu"], machine["instructions"], "emulated" if machine["emulated_by"] else ""]
     return re.sub(r"[^a-z0-9]+", "-", " ".join(words).lower()).strip("-")
