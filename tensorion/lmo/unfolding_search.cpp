@@ -172,9 +172,9 @@ class Search {
   }
 
   Contender& largest_estimate() {
-    return *std::max_element(
-        contenders_.begin(), contenders_.end(),
-        [](const auto& a, const auto& b) { return Estimate(a).value < Estimate(b).value; });
+    return *std::max_element(contenders_.begin(), contenders_.end(), [](const auto& a, const auto& b) {
+      return Estimate(a).value < Estimate(b).value;
+    });
   }
 
   // Returns true if the largest estimate is a good choice: no other contender can be better by more than a

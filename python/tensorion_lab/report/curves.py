@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from tensorion_lab.report.canvas import POINTS, THIN, Canvas, EndLabel, text_height, wrap
@@ -64,8 +65,7 @@ def draw_curves(
     if log_x:
         margin = (last / first) ** 0.025 if first < last else 2
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        _set_log_ticks(axes.xaxis, last / first)
         axes.set_xlim(first / margin, last * margin)
     else:
         margin = 0.025 * (last - first) or 0.05 * last or 0.5
@@ -137,13 +137,17 @@ def _limits(lines: Sequence[Line], ceiling: float, whole: bool, linear: bool) ->
     return Limits(low, high, log, cut)
 
 
+def _set_log_ticks(axis: Axis, ratio: float) -> None:
+    """Label the powers of ten and, if the axis spans at most three of them, also twice and five times these."""
+    axis.set_major_locator(LogLocator(subs=(1,) if ratio > 1e3 else (1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def _set_scale(axes: Axes, limits: Limits) -> None:
     if limits.log:
         axes.set_yscale("log")
-        wide = limits.high / limits.low > 1e3
-        axes.yaxis.set_major_locator(LogLocator(subs=(1,) if wide else (1, 2, 5)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        _set_log_ticks(axes.yaxis, limits.high / limits.low)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=STEPS))
     axes.set_ylim(limits.low, limits.high)
