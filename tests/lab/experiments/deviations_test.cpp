@@ -10,16 +10,14 @@ namespace {
 const Preset& cifar10() { return comparison_presets().front(); }
 
 // Returns the runs of the named methods of the preset at the scale of the paper.
-std::vector<RunConfig> paper_configs(const std::vector<std::string>& names) {
+std::vector<RunConfig> paper_configs(const std::vector<std::string>& names,
+                                     const Preset& preset = cifar10()) {
   RunConfig common;
-  common.dataset = "cifar10";
-  common.model = "resnet18";
-  common.training.epochs = 200;
+  common.dataset = preset.paper_flag("--dataset");
+  common.model = preset.paper_flag("--model");
+  common.training.epochs = std::stol(preset.paper_flag("--epochs"));
   std::vector<Method> methods;
-  for (const auto& method : cifar10().methods) {
-    if (std::count(names.begin(), names.end(), method.method.name) > 0)
-      methods.push_back(cifar10().method(method, "paper"));
-  }
+  for (const auto& name : names) methods.push_back(preset.method(*preset.find_method(name), "paper"));
   return make_configs(common, /*given=*/{}, methods);
 }
 
@@ -60,20 +58,8 @@ TEST(Deviations, NameWhatDiffers) {
     EXPECT_TRUE(has(found, text)) << text;
 }
 
-// Returns the runs of the named methods of the ablation at the scale of the paper.
-std::vector<RunConfig> ablation_configs(const std::vector<std::string>& names) {
-  RunConfig common;
-  common.dataset = "cifar10";
-  common.model = "resnet18";
-  common.training.epochs = 25;
-  std::vector<Method> methods;
-  for (const auto& name : names)
-    methods.push_back(ablation_preset().method(*ablation_preset().find_method(name), "paper"));
-  return make_configs(common, /*given=*/{}, methods);
-}
-
 TEST(Deviations, WhatAllMethodsShareIsOneSentence) {
-  auto configs = ablation_configs({"modes-0", "balanced", "online"});
+  auto configs = paper_configs({"modes-0", "balanced", "online"}, ablation_preset());
   for (auto& config : configs) {
     config.training.schedule.name = "onecycle";
     config.optimizer_options.fallback_lr(0.03);
@@ -92,7 +78,7 @@ TEST(Deviations, WhatAllMethodsShareIsOneSentence) {
 
 // The table said that the paper's weight decay is 5e-4, and that ours is 5e-4, whatever it was.
 TEST(Deviations, AWeightDecayThatThePaperDoesNotSpecifyIsOurChoice) {
-  auto configs = ablation_configs({"modes-0", "balanced"});
+  auto configs = paper_configs({"modes-0", "balanced"}, ablation_preset());
   for (auto& config : configs) config.optimizer_options.weight_decay(0.01);
   const auto found = deviations(ablation_preset(), configs);
   EXPECT_TRUE(has(found, "The weight decay of all methods, 0.01, is our choice"));
