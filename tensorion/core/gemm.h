@@ -2,7 +2,7 @@
 //
 // at::mm calls MKL, which has no AVX-512 code for CPUs that are not made by Intel. oneDNN, which torch uses
 // for convolutions, has. On CPUs of AMD that execute 512-bit instructions at full width (since Zen 5), its
-// products are 2.2 times as fast. Zen 4 executes them in two halves, and gains nothing.
+// products are 2.2 times as fast. Zen 4 executes them in two halves and gains little.
 #pragma once
 
 #include <ATen/core/Tensor.h>
