@@ -75,18 +75,21 @@ TEST(GramMatrix, PartialTraceEqualsGramMatrixOfSmallerUnfolding) {
   }
 }
 
-TEST(GramMatrix, FactorMatchesCholesky) {
+TEST(GramMatrix, InverseAndDeterminantOfShiftedMatrices) {
   const auto a = gaussian({40, 60}, 3, at::kDouble);
   const GramMatrix gram(a);
   const auto shifted = at::mm(a, a.mT()) + 0.01 * gram.lambda * at::eye(40, at::kDouble);
-  const auto factor = gram.factor(0.01);
-  ASSERT_TRUE(factor.has_value());
+  const auto inverse = gram.inverse(0.01);
+  ASSERT_TRUE(inverse.has_value());
   const double condition = testing::condition_number(shifted);
-  expect_close(factor->lower.tril(), at::linalg_cholesky(shifted), rounding(at::kDouble, 60) * condition);
-  const double log_det = std::get<1>(at::linalg_slogdet(shifted)).item<double>();
-  EXPECT_NEAR(factor->log_det, log_det - 40 * std::log(0.01 * gram.lambda),
-              rounding(at::kDouble, 40 * 60) * condition);
-  EXPECT_FALSE(gram.factor(-2).has_value());
+  expect_close(inverse->lower.tril(), at::linalg_inv(shifted).tril(), rounding(at::kDouble, 60) * condition);
+  const double log_det =
+      std::get<1>(at::linalg_slogdet(shifted)).item<double>() - 40 * std::log(0.01 * gram.lambda);
+  const double tolerance = rounding(at::kDouble, 40 * 60) * condition;
+  EXPECT_NEAR(inverse->log_det, log_det, tolerance);
+  EXPECT_NEAR(gram.log_det(0.01).value(), log_det, tolerance);
+  EXPECT_FALSE(gram.inverse(-2).has_value());
+  EXPECT_FALSE(gram.log_det(-2).has_value());
 }
 
 }  // namespace

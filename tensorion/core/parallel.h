@@ -1,4 +1,4 @@
-// A version of at::parallel_for for functions that call ATen. The threads inherit the thread-local state of
+// Versions of at::parallel_for for functions that call ATen. The threads inherit the thread-local state of
 // the caller, such as inference mode, excluded dispatch keys or the profiler.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <ATen/ThreadLocalState.h>
 
 #include <algorithm>
+#include <atomic>
 
 namespace tensorion {
 
@@ -24,6 +25,16 @@ void parallel_for_with_tls(int64_t begin, int64_t end, int64_t grain, const F& f
   at::parallel_for(begin, end, grain, [&](int64_t first, int64_t last) {
     const at::ThreadLocalStateGuard guard(state);
     f(first, last);
+  });
+}
+
+// Calls f(i) for all i in [0, count) on this number of threads. The indices are distributed dynamically, in
+// ascending order.
+template <typename F>
+void for_each_dynamically(int64_t count, int64_t threads, const F& f) {
+  std::atomic<int64_t> next = 0;
+  parallel_for_with_tls(0, std::min(threads, count), 1, [&](int64_t, int64_t) {
+    for (int64_t i = next++; i < count; i = next++) f(i);
   });
 }
 

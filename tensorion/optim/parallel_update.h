@@ -5,7 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
-#include <atomic>
 #include <vector>
 
 #include "tensorion/core/parallel.h"
@@ -64,11 +63,7 @@ void for_each_tensor(at::TensorList tensors, std::vector<size_t> order, const Un
       update(i);
     }
   }
-  std::atomic<size_t> next = 0;
-  const auto workers = std::min<int64_t>(threads, static_cast<int64_t>(small.size()));
-  parallel_for_with_tls(0, workers, 1, [&](int64_t, int64_t) {
-    for (size_t i = next++; i < small.size(); i = next++) update(small[i]);
-  });
+  for_each_dynamically(static_cast<int64_t>(small.size()), threads, [&](int64_t i) { update(small[i]); });
 }
 
 }  // namespace tensorion

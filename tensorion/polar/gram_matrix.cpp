@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "tensorion/core/precision.h"
-#include "tensorion/polar/cholesky.h"
+#include "tensorion/polar/positive_definite.h"
 #include "tensorion/polar/gram_rounding.h"
 #include "tensorion/polar/symmetric.h"
 
@@ -79,12 +79,28 @@ std::optional<double> GramMatrix::inverse_growth(double c, double error, double 
   return ratio <= 0.5 ? std::optional(1 / (1 - ratio)) : std::nullopt;
 }
 
-std::optional<ShiftedFactor> GramMatrix::factor(double c) const {
-  auto shifted = copy_lower(matrix);
-  shifted.diagonal().add_(c * lambda);
-  const auto log_det = cholesky_(shifted);
+// Returns the lower triangle of matrix + c lambda I in scratch memory.
+at::Tensor GramMatrix::shifted(double c) const {
+  auto result = copy_lower(matrix);
+  result.diagonal().add_(c * lambda);
+  return result;
+}
+
+double GramMatrix::relative_log_det(double log_det, double c) const {
+  return log_det - static_cast<double>(matrix.size(0)) * std::log(c * lambda);
+}
+
+std::optional<ShiftedInverse> GramMatrix::inverse(double c) const {
+  auto lower = shifted(c);
+  const auto log_det = invert_(lower);
   if (!log_det) return std::nullopt;
-  return ShiftedFactor{shifted, *log_det - matrix.size(0) * std::log(c * lambda)};
+  return ShiftedInverse{lower, relative_log_det(*log_det, c)};
+}
+
+std::optional<double> GramMatrix::log_det(double c) const {
+  auto buffer = shifted(c);
+  const auto log_det = log_det_(buffer);
+  return log_det ? std::optional(relative_log_det(*log_det, c)) : std::nullopt;
 }
 
 }  // namespace tensorion

@@ -1,10 +1,9 @@
-// The Gram matrix A A^T of a matrix A (m x n, m <= n), bounds of its spectrum and of ||A||_*, and Cholesky
-// factors of A A^T + c lambda I.
+// The Gram matrix A A^T of a matrix A (m x n, m <= n), bounds of its spectrum and of ||A||_*, and inverses and
+// determinants of A A^T + c lambda I.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -12,16 +11,12 @@
 
 namespace tensorion {
 
-// The Cholesky factorization of matrix + c lambda I.
-struct ShiftedFactor {
-  at::Tensor lower;  // the Cholesky factor; its upper triangle is undefined
+// The inverse of matrix + c lambda I.
+struct ShiftedInverse {
+  at::Tensor lower;  // its lower triangle, in scratch memory
   double log_det;    // log det(I + matrix / (c lambda)): the sum of log(1 + s / c) over the eigenvalues s of
                      // matrix / lambda
 };
-
-// Cholesky factors at poles of the rational filter, by the index of the pole. The filter reuses them to
-// compute inverses.
-using PoleFactors = std::map<size_t, ShiftedFactor>;
 
 // The Gram matrix, and bounds that follow from its trace and its Frobenius norm.
 //
@@ -52,15 +47,18 @@ struct GramMatrix {
   // Returns nullopt if the bound exceeds 2: the precision of the Gram matrix does not resolve the shift c.
   std::optional<double> inverse_growth(double c, double error, double min_eigenvalue) const;
 
-  // Factorizes matrix + c lambda I. Returns nullopt if it is not numerically positive definite. The result is
-  // in scratch memory.
-  std::optional<ShiftedFactor> factor(double c) const;
+  // Inverts matrix + c lambda I. Returns nullopt if it is not numerically positive definite.
+  std::optional<ShiftedInverse> inverse(double c) const;
+  // Returns the same determinant for a third of the cost.
+  std::optional<double> log_det(double c) const;
 
   // Returns the moments of the spectrum of matrix / lambda, without shifts.
   SpectrumMoments moments() const;
 
  private:
   GramMatrix() = default;
+  at::Tensor shifted(double c) const;
+  double relative_log_det(double log_det, double c) const;
   void set_moments();
   void set_bounds();
 };

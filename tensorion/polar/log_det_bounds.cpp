@@ -30,17 +30,7 @@ const LogDetLevel* find_level(size_t shifts, bool next) {
   return level == std::end(tables::kLogDetLevels) ? nullptr : level;
 }
 
-// Every rational filter has the first two poles, so the Cholesky factors there are kept. To keep those of
-// further poles would save little time and cost as much memory.
-constexpr size_t kKeptPoles = 2;
-
 double smallest_shift(size_t shifts) { return *std::min_element(tables::kShifts, tables::kShifts + shifts); }
-
-// Returns the index of this shift among the poles of the rational filter, or the number of poles if it is not
-// one of them.
-size_t pole_index(double shift) {
-  return std::find(std::begin(tables::kPoles), std::end(tables::kPoles), shift) - std::begin(tables::kPoles);
-}
 
 }  // namespace
 
@@ -62,33 +52,27 @@ bool LogDetBounds::exhausted(const GramMatrix& gram) const {
   return !gram.inverse_growth(smallest_shift(next->shifts), heuristic_error(gram), min_eigenvalue_);
 }
 
-bool LogDetBounds::refine(const GramMatrix& gram, PoleFactors* pole_factors) {
+bool LogDetBounds::refine(const GramMatrix& gram) {
   TORCH_INTERNAL_ASSERT(!exhausted(gram));
   const size_t first = moments_.shifts.size();
   const size_t target = find_level(first, /*next=*/true)->shifts;
   const auto new_shifts = std::span(tables::kShifts).subspan(first, target - first);
   const auto count = static_cast<int64_t>(new_shifts.size());
-  std::vector<std::optional<ShiftedFactor>> factors(count);
-  const auto factor = [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) {
-      factors[k] = gram.factor(new_shifts[k]);
-      const bool is_kept = pole_factors && pole_index(new_shifts[k]) < kKeptPoles;
-      if (factors[k] && !is_kept) factors[k]->lower.reset();
-    }
+  std::vector<std::optional<double>> log_dets(count);
+  const auto compute = [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) log_dets[k] = gram.log_det(new_shifts[k]);
   };
-  // If the number of factorizations is odd, the last one runs on all threads.
+  // If the number of determinants is odd, the last one is computed on all threads.
   const int64_t paired = use_paired_threads(gram.matrix) ? count / 2 * 2 : 0;
-  parallel_for_with_tls(0, paired, 1, factor);
-  factor(paired, count);
-  for (int64_t k = 0; k < count; ++k) {
-    const auto& factor = factors[k];
-    if (!factor) {
+  parallel_for_with_tls(0, paired, 1, compute);
+  compute(paired, count);
+  for (const auto& log_det : log_dets) {
+    if (!log_det) {
       failed_ = true;
       moments_.shifts.resize(first);
       return false;
     }
-    moments_.shifts.push_back({.log_det = factor->log_det});
-    if (factor->lower.defined()) pole_factors->insert({pole_index(new_shifts[k]), *factor});
+    moments_.shifts.push_back({.log_det = *log_det});
   }
   update_bounds(gram);
   return true;

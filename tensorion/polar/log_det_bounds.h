@@ -16,9 +16,8 @@ class LogDetBounds {
   LogDetBounds(const GramMatrix& gram, double trace_error);
 
   // Tightens the bounds with more shifts: the first call uses 3, later calls 7, 9 and 11. Returns false if a
-  // factorization fails; the object is then exhausted. If `pole_factors` is not null, the Cholesky factors
-  // whose shift is one of the first two poles of the rational filter are added to it.
-  bool refine(const GramMatrix& gram, PoleFactors* pole_factors);
+  // factorization fails; the object is then exhausted.
+  bool refine(const GramMatrix& gram);
   // Returns true if there are no further shifts that the precision of the Gram matrix resolves.
   bool exhausted(const GramMatrix& gram) const;
 

@@ -75,7 +75,7 @@ bool NuclearNormEstimator::refine() {
   if (!log_det_bounds_) log_det_bounds_.emplace(gram, trace_error(gram));
   auto& log_det_bounds = *log_det_bounds_;
   if (log_det_bounds.exhausted(gram)) return true;
-  if (log_det_bounds.refine(gram, is_part_ ? nullptr : &factors_)) {
+  if (log_det_bounds.refine(gram)) {
     tighten(log_det_bounds.bounds());
     heuristic_bounds_ = log_det_bounds.heuristic_bounds();
   }
@@ -109,7 +109,6 @@ void NuclearNormEstimator::release_input() {
 void NuclearNormEstimator::release() {
   input_.reset();
   a_.reset();
-  factors_.clear();
   if (gram_) gram_->matrix.reset();
   released_ = true;
 }
@@ -129,7 +128,6 @@ void NuclearNormEstimator::restore(const at::Tensor& a) {
 void NuclearNormEstimator::compute_eigenvalues(GramMatrix& gram) {
   exact_ = true;
   gram.matrix.reset();  // Free memory for the computation below.
-  factors_.clear();
   constexpr int64_t kSmall = 256;
   const double epsilon = machine_epsilon(at::kDouble);
   const auto sides = static_cast<double>(a_.size(0) + a_.size(1));
@@ -165,7 +163,7 @@ PolarFactor NuclearNormEstimator::factor() && {
   if (is_tiny(input_)) return svd_factor(input_);
   auto& gram = *gram_;
   if (!gram.matrix.defined()) gram.matrix = lower_gram(a_);
-  auto filter = RationalFilter::solve(gram, std::move(factors_));
+  auto filter = RationalFilter::solve(gram);
   if (!filter) return factor_in_double();
   if (!exact_) tighten(filter->nuclear_norm());
   const auto reached_target = [&] { return filter->value() >= kPolarQuality * bounds_.upper; };

@@ -71,7 +71,6 @@ class NuclearNormEstimator {
   at::Tensor a_;
   int exponent_ = 0;
   std::optional<GramMatrix> gram_;     // of a_
-  PoleFactors factors_;                // of gram_
   std::optional<double> trace_error_;  // of gram_, computed on first use
   std::optional<LogDetBounds> log_det_bounds_;
   int refinements_ = 0;

@@ -9,7 +9,6 @@
 #include "tensorion/core/gemm.h"
 #include "tensorion/core/parallel.h"
 #include "tensorion/core/scratch_arena.h"
-#include "tensorion/polar/cholesky.h"
 #include "tensorion/polar/symmetric.h"
 
 namespace tensorion {
@@ -26,23 +25,11 @@ const FilterLevel& level(size_t poles) { return tables::kFilterLevels[poles - kF
 
 bool is_usable(const GramMatrix& gram) { return gram.lambda > 0 && std::isfinite(gram.lambda); }
 
-// The lower triangle of (matrix + c lambda I)^-1, and the moments of the spectrum of matrix / lambda for the
-// shift c.
-struct ShiftedInverse {
-  at::Tensor lower;
-  ShiftMoments moments;
-};
-
-// `factor` is the Cholesky factor of the shifted matrix if it has been computed already. Returns nullopt if
-// the factorization fails.
-std::optional<ShiftedInverse> invert(const GramMatrix& gram, double c, std::optional<ShiftedFactor> factor) {
-  if (!factor) factor = gram.factor(c);
-  if (!factor) return std::nullopt;
-  cholesky_inverse_(factor->lower);
-  const auto inverse = lower_moments(factor->lower);
+// The moments of the spectrum of matrix / lambda for the shift c.
+ShiftMoments moments_of(const ShiftedInverse& inverse, const GramMatrix& gram, double c) {
+  const auto moments = lower_moments(inverse.lower);
   const double shift = gram.lambda * c;
-  return ShiftedInverse{factor->lower,
-                        {shift * inverse.trace, shift * shift * inverse.squares, factor->log_det}};
+  return {shift * moments.trace, shift * shift * moments.squares, inverse.log_det};
 }
 
 // Returns q a in the memory layout of a. q is symmetric, and only its lower triangle is read.
@@ -56,33 +43,32 @@ at::Tensor product(at::Tensor q, const at::Tensor& a) {
 
 }  // namespace
 
-RationalFilter::RationalFilter(const GramMatrix& gram, PoleFactors factors)
-    : s_(gram.matrix), lambda_(gram.lambda), factors_(std::move(factors)), moments_(gram.moments()) {}
+RationalFilter::RationalFilter(const GramMatrix& gram)
+    : s_(gram.matrix), lambda_(gram.lambda), moments_(gram.moments()) {}
 
 bool RationalFilter::add_inverses(const GramMatrix& gram, size_t count) {
   const size_t first = inverses_.size();
-  std::vector<std::optional<ShiftedFactor>> factors(count);
-  for (size_t k = 0; k < count; ++k) {
-    if (auto node = factors_.extract(first + k)) factors[k] = std::move(node.mapped());
-  }
   std::vector<std::optional<ShiftedInverse>> results(count);
+  std::vector<ShiftMoments> moments(count);
   const auto end = static_cast<int64_t>(count);
   parallel_for_with_tls(0, end, use_paired_threads(s_) ? 1 : end, [&](int64_t begin, int64_t end) {
     for (int64_t k = begin; k < end; ++k) {
-      results[k] = invert(gram, tables::kPoles[first + k], std::move(factors[k]));
+      const double pole = tables::kPoles[first + k];
+      results[k] = gram.inverse(pole);
+      if (results[k]) moments[k] = moments_of(*results[k], gram, pole);
     }
   });
-  for (const auto& inverse : results) {
-    if (!inverse) return false;
-    moments_.shifts.push_back(inverse->moments);
-    inverses_.push_back(inverse->lower);
+  for (size_t k = 0; k < count; ++k) {
+    if (!results[k]) return false;
+    moments_.shifts.push_back(moments[k]);
+    inverses_.push_back(results[k]->lower);
   }
   return true;
 }
 
-std::optional<RationalFilter> RationalFilter::solve(const GramMatrix& gram, PoleFactors factors) {
+std::optional<RationalFilter> RationalFilter::solve(const GramMatrix& gram) {
   if (!is_usable(gram)) return std::nullopt;
-  RationalFilter filter(gram, std::move(factors));
+  RationalFilter filter(gram);
   if (!filter.add_inverses(gram, kFirstPoles)) return std::nullopt;
   filter.update_bounds_and_weights(gram, kFirstPoles);
   return filter;
@@ -183,7 +169,7 @@ std::optional<FineFilterResult> apply_fine_filter(const at::Tensor& a) {
   for (size_t done = 0; done < poles.size(); done += group) {
     std::vector<std::optional<ShiftedInverse>> results(group);
     parallel_for_with_tls(0, static_cast<int64_t>(group), 1, [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) results[k] = invert(gram, poles[done + k], std::nullopt);
+      for (int64_t k = begin; k < end; ++k) results[k] = gram.inverse(poles[done + k]);
     });
     std::vector<at::Tensor> matrices;
     std::vector<double> scales;

@@ -23,9 +23,8 @@ namespace tensorion {
 
 class RationalFilter {
  public:
-  // Returns a filter with two poles, or nullopt if a factorization fails. Cholesky factors in `factors` are
-  // reused.
-  static std::optional<RationalFilter> solve(const GramMatrix& gram, PoleFactors factors = {});
+  // Returns a filter with two poles, or nullopt if a factorization fails.
+  static std::optional<RationalFilter> solve(const GramMatrix& gram);
 
   // Adds one or two poles, up to five in total. Returns false and leaves the filter unchanged if it has all
   // poles, if the precision of the Gram matrix does not resolve the next pole, or if a factorization fails.
@@ -51,7 +50,7 @@ class RationalFilter {
   double passband_min() const { return weights_->passband_min; }
 
  private:
-  RationalFilter(const GramMatrix& gram, PoleFactors factors);
+  explicit RationalFilter(const GramMatrix& gram);
 
   // Inverts S + c_j I for the next `count` poles, in parallel if use_paired_threads() is true. Returns false
   // if a factorization fails; the inverses before it are kept.
@@ -61,7 +60,6 @@ class RationalFilter {
 
   at::Tensor s_;  // the lower triangle of lambda S
   double lambda_;
-  PoleFactors factors_;
   SpectrumMoments moments_;
   std::vector<at::Tensor> inverses_;  // lower triangles
   const rational_filter_tables::FilterWeights* weights_ = nullptr;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cmath>
 
 #include "tensorion/core/gemm.h"
@@ -53,16 +52,12 @@ void mirror_columns(const at::Tensor& w, int64_t first, int64_t last) {
   }
 }
 
-// Calls work(first, last) for panels of columns [first, last), on this number of threads. The panels are
-// distributed dynamically, starting with the first, which is the tallest below the diagonal.
+// Calls work(first, last) for panels of columns [first, last), on this number of threads, starting with the
+// first panel, which is the tallest below the diagonal.
 template <typename Work>
 void for_each_panel(int64_t m, int64_t width, int64_t threads, const Work& work) {
-  std::atomic<int64_t> next = 0;
-  parallel_for_with_tls(0, threads, 1, [&](int64_t, int64_t) {
-    for (int64_t first = next.fetch_add(width); first < m; first = next.fetch_add(width)) {
-      work(first, std::min(m, first + width));
-    }
-  });
+  for_each_dynamically((m + width - 1) / width, threads,
+                       [&](int64_t i) { work(i * width, std::min(m, (i + 1) * width)); });
 }
 
 // Returns the width of the panels of a product. Narrow panels compute fewer elements above the diagonal, and
@@ -78,9 +73,7 @@ int64_t panel_width(const at::Tensor& left) {
 void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tensor& right, double alpha,
                    double beta, const at::Tensor& c, bool mirrored) {
   const int64_t m = left.size(0);
-  // With one panel per thread, threads do not have to wait for each other.
-  const int64_t threads = use_paired_threads(left) ? at::get_num_threads() : 1;
-  for_each_panel(m, panel_width(left), threads, [&](int64_t first, int64_t last) {
+  for_each_panel(m, panel_width(left), panel_threads(left), [&](int64_t first, int64_t last) {
     const auto part = [&](const at::Tensor& x) {
       return x.narrow(0, first, m - first).narrow(1, first, last - first);
     };
@@ -202,6 +195,8 @@ bool use_paired_threads(const at::Tensor& w) {
   const int threads = at::get_num_threads();
   return w.is_cpu() && w.size(0) >= 128 && threads >= 2 && threads < 4 && !at::in_parallel_region();
 }
+
+int64_t panel_threads(const at::Tensor& w) { return use_paired_threads(w) ? at::get_num_threads() : 1; }
 
 at::Tensor gram(const at::Tensor& a) {
   return sum_over_columns(a, [](const at::Tensor& x) { return symmetric_product(x, x.mT(), 1, 0, {}); });

@@ -12,6 +12,10 @@ namespace tensorion {
 // all threads. This is the case for two or three threads, because LAPACK gains little from so few threads.
 bool use_paired_threads(const at::Tensor& w);
 
+// Returns the number of threads for products by panels. With one panel per thread, threads do not have to
+// wait for each other in every product. If this is 1, each product uses all threads.
+int64_t panel_threads(const at::Tensor& w);
+
 // Returns a a^T for a of shape (..., m, n).
 at::Tensor gram(const at::Tensor& a);
 
