@@ -54,8 +54,9 @@ TEST_P(PositiveDefinite, InverseAndDeterminant) {
   }
 }
 
-// The error must not grow faster than the condition number, because certificates rely on it. If the inverses of
-// blocks, instead of their Cholesky factors, are used in Schur complements, it does: here by a factor of 1e9.
+// The error must not grow faster than the condition number, because certificates rely on it. If the inverses
+// of blocks, instead of their Cholesky factors, are used in Schur complements, it does: here by a factor of
+// 1e9.
 TEST(PositiveDefinite, InversesOfIllConditionedMatrices) {
   const double smallest = 1e-5;
   for (const int64_t m : {320, 384, 640}) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tensorion/core/scratch_arena.h"
+
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <cpuid.h>
 #endif
@@ -73,6 +75,13 @@ void gemm_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, d
   } else {
     at::addmm_out(result, out, a, b, beta, alpha);
   }
+}
+
+at::Tensor gemm(const at::Tensor& a, const at::Tensor& b) {
+  const int64_t rows = a.size(0), cols = b.size(1);
+  auto out = b.is_contiguous() ? scratch({rows, cols}, b.options()) : scratch({cols, rows}, b.options()).mT();
+  gemm_out(out, a, b);
+  return out;
 }
 
 }  // namespace tensorion

@@ -17,6 +17,9 @@ bool uses_onednn(const at::Tensor& x);
 void gemm_out(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, double alpha = 1,
               double beta = 0);
 
+// Returns a b in scratch memory, in the memory layout of b.
+at::Tensor gemm(const at::Tensor& a, const at::Tensor& b);
+
 // Returns true if onednn_gemm_out can compute this product: matrices in fp32 on the CPU, large enough, and a
 // torch with oneDNN.
 bool supports_onednn(const at::Tensor& out, const at::Tensor& a);

@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "tensorion/core/precision.h"
-#include "tensorion/polar/positive_definite.h"
 #include "tensorion/polar/gram_rounding.h"
+#include "tensorion/polar/positive_definite.h"
 #include "tensorion/polar/symmetric.h"
 
 namespace tensorion {
@@ -42,6 +42,19 @@ GramMatrix GramMatrix::partial_trace(at::IntArrayRef sizes, const std::vector<bo
       std::min(result.rounding, static_cast<double>(count) * spectral_rounding + sum_rounding);
   result.set_bounds();
   return result;
+}
+
+void GramMatrix::subtract(const at::Tensor& a, const at::Tensor& b) {
+  const double epsilon = machine_epsilon(matrix.scalar_type());
+  // Each element of the result is a sum of 2 k + 1 terms.
+  const double sum_rounding = matrix.scalar_type() == at::kDouble
+                                  ? 2 * static_cast<double>(a.size(1) + 1) * epsilon * trace
+                                  : 2 * epsilon * std::sqrt(squares);
+  subtract_products_(matrix, a, b);
+  rounding += sum_rounding;
+  spectral_rounding += sum_rounding;
+  set_moments();
+  set_bounds();
 }
 
 void GramMatrix::set_moments() {

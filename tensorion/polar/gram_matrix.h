@@ -1,5 +1,5 @@
-// The Gram matrix A A^T of a matrix A (m x n, m <= n), bounds of its spectrum and of ||A||_*, and inverses and
-// determinants of A A^T + c lambda I.
+// The Gram matrix A A^T of a matrix A (m x n, m <= n), bounds of its spectrum and of ||A||_*, and inverses
+// and determinants of A A^T + c lambda I.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,6 +46,10 @@ struct GramMatrix {
   // that ||E||_2 is at most `error`, and that the eigenvalues of `matrix` are at least min_eigenvalue lambda.
   // Returns nullopt if the bound exceeds 2: the precision of the Gram matrix does not resolve the shift c.
   std::optional<double> inverse_growth(double c, double error, double min_eigenvalue) const;
+
+  // Replaces the matrix by matrix - a b^T - b a^T, which must be the Gram matrix of another matrix. The
+  // memory of the matrix is overwritten.
+  void subtract(const at::Tensor& a, const at::Tensor& b);
 
   // Inverts matrix + c lambda I. Returns nullopt if it is not numerically positive definite.
   std::optional<ShiftedInverse> inverse(double c) const;

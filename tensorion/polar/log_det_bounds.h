@@ -15,7 +15,7 @@ class LogDetBounds {
   // `trace_error` is |tr E|, the difference between gram.trace and ||A||_F^2.
   LogDetBounds(const GramMatrix& gram, double trace_error);
 
-  // Tightens the bounds with more shifts: the first call uses 3, later calls 7, 9 and 11. Returns false if a
+  // Tightens the bounds with more shifts: the first call uses 2, later calls 4, 7 and 11. Returns false if a
   // factorization fails; the object is then exhausted.
   bool refine(const GramMatrix& gram);
   // Returns true if there are no further shifts that the precision of the Gram matrix resolves.

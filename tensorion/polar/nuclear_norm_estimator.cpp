@@ -6,9 +6,11 @@
 #include <cmath>
 #include <utility>
 
+#include "tensorion/core/gemm.h"
 #include "tensorion/core/mkl_single_thread_guard.h"
 #include "tensorion/core/precision.h"
 #include "tensorion/core/strided.h"
+#include "tensorion/polar/deflation.h"
 #include "tensorion/polar/rational_filter.h"
 #include "tensorion/polar/svd_factor.h"
 #include "tensorion/polar/symmetric.h"
@@ -158,10 +160,44 @@ PolarFactor NuclearNormEstimator::factor_in_double() {
   return {factor.x.to(input.scalar_type()), kept * factor.value, factor.nuclear};
 }
 
+PolarFactor NuclearNormEstimator::finished(at::Tensor x, double value, double upper) const {
+  if (input_.size(0) > input_.size(1)) x = x.mT();
+  return {x.to(input_.scalar_type()), std::ldexp(value, exponent_),
+          unscaled({std::max(bounds_.lower, value), upper})};
+}
+
+// Returns nullopt if a deflation does not help, or if the quality does not suffice. The Gram matrix may then
+// be undefined.
+std::optional<PolarFactor> NuclearNormEstimator::deflated_factor() {
+  auto gram = *gram_;  // shares the memory of the matrix
+  const auto deflation = Deflation::apply(gram);
+  if (!deflation) return std::nullopt;
+  gram_->matrix.reset();
+  auto filter = RationalFilter::solve(gram);
+  if (!filter) return std::nullopt;
+  const double removed = deflation->removed_norm();
+  const auto tighten_bounds = [&] {
+    if (!exact_) tighten({filter->nuclear_norm().lower, filter->nuclear_norm().upper + removed});
+  };
+  tighten_bounds();
+  while (filter->value() < kPolarQuality * (bounds_.upper - removed)) {
+    if (!filter->refine(gram)) return std::nullopt;
+    tighten_bounds();
+  }
+  double value = filter->value();
+  gram.matrix.reset();  // The filter shares this memory and frees it in matrix().
+  auto q = std::move(*filter).matrix();
+  value += deflation->undo(q);
+  if (value < kPolarQuality * bounds_.upper) return std::nullopt;
+  return finished(gemm(q, a_), value, bounds_.upper);
+}
+
 PolarFactor NuclearNormEstimator::factor() && {
   if (!gram_) return {at::zeros_like(input_), 0, {}};
   if (is_tiny(input_)) return svd_factor(input_);
   auto& gram = *gram_;
+  if (!gram.matrix.defined()) gram.matrix = lower_gram(a_);
+  if (const auto factor = deflated_factor()) return *factor;
   if (!gram.matrix.defined()) gram.matrix = lower_gram(a_);
   auto filter = RationalFilter::solve(gram);
   if (!filter) return factor_in_double();
@@ -184,8 +220,8 @@ PolarFactor NuclearNormEstimator::factor() && {
   if (!reached_target()) filter->maximize_passband();
   double cutoff = filter->cutoff();
   double passband_min = filter->passband_min();
-  gram_.reset();  // The filter shares this memory and frees it in apply().
-  auto x = std::move(*filter).apply(a_);
+  gram_.reset();  // The filter shares this memory and frees it in matrix().
+  auto x = gemm(std::move(*filter).matrix(), a_);
   // Each further filter is applied to X, in which small singular values are already larger by a factor of up
   // to a thousand.
   for (int passes = 1; value < kPolarQuality * upper; ++passes) {
@@ -204,9 +240,7 @@ PolarFactor NuclearNormEstimator::factor() && {
         std::max(0.0, x.size(0) - std::pow(at::linalg_vector_norm(x).item<double>(), 2));
     upper = std::min(upper, (product + rounding + cutoff * unresolved / 2) / passband_min);
   }
-  if (input_.size(0) > input_.size(1)) x = x.mT();
-  return {x.to(input_.scalar_type()), std::ldexp(value, exponent_),
-          unscaled({std::max(bounds_.lower, value), upper})};
+  return finished(x, value, upper);
 }
 
 }  // namespace tensorion

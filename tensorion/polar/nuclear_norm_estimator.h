@@ -23,7 +23,7 @@ class NuclearNormEstimator {
   explicit NuclearNormEstimator(const at::Tensor& a);
   const at::Tensor& matrix() const { return input_; }
 
-  // Tightens the bounds with 3, 7, 9 and 11 log-determinants, and finally with all eigenvalues in double
+  // Tightens the bounds with 2, 4, 7 and 11 log-determinants, and finally with all eigenvalues in double
   // precision, which costs many times as much. A level that the precision does not allow leaves the bounds
   // unchanged. Returns false if no level is left.
   bool refine();
@@ -65,6 +65,10 @@ class NuclearNormEstimator {
   double trace_error(const GramMatrix& gram);
   void compute_eigenvalues(GramMatrix& gram);
   PolarFactor factor_in_double();
+  std::optional<PolarFactor> deflated_factor();
+  // Returns the polar factor for the factor x of a_, a lower bound of <a_, x>, and an upper bound of the
+  // norm.
+  PolarFactor finished(at::Tensor x, double value, double upper) const;
 
   at::Tensor input_;
   // The input times 2^-exponent_ in fp32 or fp64, transposed if m > n. Undefined if the input is zero.

@@ -32,15 +32,6 @@ ShiftMoments moments_of(const ShiftedInverse& inverse, const GramMatrix& gram, d
   return {shift * moments.trace, shift * shift * moments.squares, inverse.log_det};
 }
 
-// Returns q a in the memory layout of a. q is symmetric, and only its lower triangle is read.
-at::Tensor product(at::Tensor q, const at::Tensor& a) {
-  mirror_lower_(q);
-  auto x =
-      a.is_contiguous() ? scratch(a.sizes(), a.options()) : scratch({a.size(1), a.size(0)}, a.options()).mT();
-  gemm_out(x, q, a);
-  return x;
-}
-
 }  // namespace
 
 RationalFilter::RationalFilter(const GramMatrix& gram)
@@ -144,7 +135,7 @@ void RationalFilter::maximize_passband() {
                               [](const auto& a, const auto& b) { return a.passband_min < b.passband_min; });
 }
 
-at::Tensor RationalFilter::apply(const at::Tensor& a) && {
+at::Tensor RationalFilter::matrix() && {
   const double root = std::sqrt(lambda_);
   inverses_.resize(weighted_poles_);
   std::vector<double> scales;
@@ -155,7 +146,8 @@ at::Tensor RationalFilter::apply(const at::Tensor& a) && {
   auto q = combine_lower(matrices, scales);
   matrices.clear();  // Free their memory for the product.
   q.diagonal().add_(weights_->alpha / root);
-  return product(std::move(q), a);
+  mirror_lower_(q);
+  return q;
 }
 
 std::optional<FineFilterResult> apply_fine_filter(const at::Tensor& a) {
@@ -186,7 +178,8 @@ std::optional<FineFilterResult> apply_fine_filter(const at::Tensor& a) {
     q = combine_lower(matrices, scales);
   }
   q.diagonal().add_(tables::kFineAlpha / root);
-  return FineFilterResult{product(std::move(q), a), tables::kFineCutoff * root, tables::kFinePassbandMin};
+  mirror_lower_(q);
+  return FineFilterResult{gemm(q, a), tables::kFineCutoff * root, tables::kFinePassbandMin};
 }
 
 }  // namespace tensorion

@@ -34,8 +34,8 @@ class RationalFilter {
   // is a better input for a second filter.
   void maximize_passband();
 
-  // Returns X = Q a in scratch memory. Consumes the filter.
-  at::Tensor apply(const at::Tensor& a) &&;
+  // Returns Q in scratch memory. Consumes the filter.
+  at::Tensor matrix() &&;
 
   // A lower bound of <A, X>, computed from the moments. Since ||X||_2 <= 1, it is also one of ||A||_*.
   double value() const { return value_; }

@@ -78,7 +78,7 @@ void lower_product(const at::Tensor& out, const at::Tensor& left, const at::Tens
       return x.narrow(0, first, m - first).narrow(1, first, last - first);
     };
     const auto target = part(out);
-    if (beta != 0) target.copy_(part(c));
+    if (beta != 0 && !c.is_same(out)) target.copy_(part(c));
     gemm_out(target, left.narrow(0, first, m - first), right.narrow(1, first, last - first), alpha, beta);
     if (mirrored) mirror_columns(out, first, last);  // The panel is still in the cache.
   });
@@ -223,6 +223,11 @@ at::Tensor gram_in_double(const at::Tensor& a) {
 at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha, double beta,
                              const at::Tensor& c) {
   return symmetric_product(a, b, alpha, beta, c);
+}
+
+void subtract_products_(const at::Tensor& w, const at::Tensor& a, const at::Tensor& b) {
+  const auto left = at::cat({a, b}, 1), right = at::cat({b, a}, 1).t();
+  lower_product(w, left, right, -1, 1, w, /*mirrored=*/false);
 }
 
 at::Tensor copy_lower(const at::Tensor& w) {

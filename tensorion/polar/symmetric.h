@@ -29,6 +29,9 @@ at::Tensor gram_in_double(const at::Tensor& a);
 at::Tensor commuting_product(const at::Tensor& a, const at::Tensor& b, double alpha = 1, double beta = 0,
                              const at::Tensor& c = {});
 
+// Computes w <- w - a b^T - b a^T for the lower triangle of w.
+void subtract_products_(const at::Tensor& w, const at::Tensor& a, const at::Tensor& b);
+
 // Returns a copy of the lower triangle of w. The upper triangle of the copy is undefined.
 at::Tensor copy_lower(const at::Tensor& w);
 
