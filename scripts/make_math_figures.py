@@ -233,13 +233,13 @@ def draw_bounds(momentum: Tensor) -> Figure:
     left.set_xlabel("row modes of the unfolding")
     left.legend(
         [Rectangle((0, 0), 1, 1, facecolor=colour) for colour in ("#d5d5d5", BLUE)],
-        ["trace and norm only", "with 3 determinants"],
+        ["trace and norm only", "with 2 determinants"],
         loc=(0.27, 0.55),
         frameon=False,
         fontsize=8.5,
     )
     left.grid(axis="x", visible=False)
-    add_heading(left, "Three determinants rule out most unfoldings ...", name_of(momentum))
+    add_heading(left, "Two determinants rule out most unfoldings ...", name_of(momentum))
 
     closest = sorted(spectra, key=lambda modes: -spectra[modes].nuclear_norm)[:2]
     levels = [level[0] for level in table("kLogDetLevels")][1:]

@@ -24,17 +24,14 @@ inline UpdateCost estimate_cost(at::IntArrayRef shape, const UnfoldingStrategy& 
   const auto unfolding = strategy.choose(shape);
   const int64_t m = std::min(unfolding.rows(), unfolding.cols());
   const int64_t n = std::max(unfolding.rows(), unfolding.cols());
-  // "balanced" needs the unfolding, the Gram matrix and two inverses. "online" needs the
-  // Gram matrices and two factors each of two unfoldings, and two more factors or the second unfolding.
-  const int64_t memory = strategy.is_online() ? 6 * m * m + std::max(2 * m * m, m * n) : m * n + 3 * m * m;
-  return {m * n, memory, static_cast<double>(m) * m * (n + m)};
+  // The unfolding, the Gram matrix and two inverses. "online" needs less before its choice is made: the Gram
+  // matrices of two unfoldings, and two determinants of one of them or the second unfolding.
+  return {m * n, m * n + 3 * m * m, static_cast<double>(m) * m * (n + m)};
 }
 
 // The scratch memory that a step may use, as a multiple of the largest unfolding. The update of that tensor
 // alone needs as much.
-inline int64_t scratch_budget_factor(const UnfoldingStrategy& strategy) {
-  return strategy.is_online() ? 8 : 5;
-}
+inline constexpr int64_t kScratchBudgetFactor = 5;
 
 // Minimum scratch budget in elements (16 MiB in fp32); too small to matter.
 inline constexpr int64_t kMinScratchBudget = int64_t{1} << 22;
@@ -50,7 +47,7 @@ void for_each_tensor(at::TensorList tensors, std::vector<size_t> order, const Un
   int64_t budget = kMinScratchBudget;
   for (const size_t i : order) {
     costs[i] = estimate_cost(tensors[i].sizes(), strategy);
-    budget = std::max(budget, scratch_budget_factor(strategy) * costs[i].unfolding);
+    budget = std::max(budget, kScratchBudgetFactor * costs[i].unfolding);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return costs[a].products > costs[b].products; });
