@@ -51,16 +51,26 @@ class Judge:
     def __call__(self, key: tuple, params: list[torch.Tensor], unfolding: str) -> list[float]:
         result = []
         for index, param in enumerate(params):
-            if unfolding == "online":
-                modes = tensorion.lmo(param.grad).modes
-            else:
-                modes = modes_of(tuple(param.shape), unfolding)
-            matrix = tensorion.unfold(param.grad, modes)
+            modes = (
+                modes_of(tuple(param.shape), unfolding) if unfolding != "online" else tensorion.lmo(param.grad).modes
+            )
             place = (*key, index, modes)
             if place not in self._norms:
-                self._norms[place] = nuclear_norm(matrix)
-            result.append(quality(matrix, -tensorion.unfold(param.detach(), modes), self._norms[place]))
+                self._norms[place] = nuclear_norm(tensorion.unfold(param.grad, modes))
+            # A step of "online" may orthogonalize another unfolding, whose norm is at most a thousandth smaller.
+            used = [modes] if unfolding != "online" else same_sides(tuple(param.shape), modes)
+            matrices = [(tensorion.unfold(param.grad, m), -tensorion.unfold(param.detach(), m)) for m in used]
+            result.append(max(quality(*pair, self._norms[place]) for pair in matrices))
         return result
+
+
+def same_sides(shape: tuple[int, ...], modes: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return the unfoldings whose matrices have the same sides as this one."""
+
+    def sides(which: tuple[int, ...]) -> list[int]:
+        return sorted(tensorion.unfold(torch.empty(shape, device="meta"), which).shape)
+
+    return [other for other in tensorion.unfoldings(shape) if sides(other) == sides(modes)]
 
 
 def base_of(unfolding: str) -> str:

@@ -1,6 +1,7 @@
 """The table of the optimizer's options, their checks, and the values that each param group keeps."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -85,6 +86,8 @@ _ARGUMENTS = {
     algorithm: tuple((o.key, o.name) for o in TABLE if algorithm in o.algorithms and o.is_argument)
     for algorithm in _ALL
 }
+#: The names of all values in the result of `checked`.
+_NAMES = (*(option.name for option in TABLE), "algorithm")
 #: The options whose key in param groups differs from their name: "betas" and "eps".
 _RENAMED = {option.key: option.name for option in TABLE if option.key != option.name}
 
@@ -101,6 +104,28 @@ def checked(options: Mapping[str, Any], defaults: Mapping[str, Any], *, ranges: 
     options = {"algorithm": "", **defaults, **options}
     for key, name in _RENAMED.items():
         options[name] = options.get(key, options[name])
+    given = tuple([options[name] for name in _NAMES])
+    types = _types(given)
+    if Tensor in types or list in types or torch.compiler.is_compiling():
+        return _converted(options, ranges)
+    # Most steps have the same options as the step before.
+    try:
+        return dict(_converted_once(given, types, ranges))
+    except TypeError:  # A value is not hashable, or its type is wrong.
+        return _converted(options, ranges)
+
+
+def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the types of values and of the elements of tuples, since 1, 1.0 and True are equal."""
+    return tuple([_types(value) if type(value) is tuple else type(value) for value in values])
+
+
+@lru_cache(maxsize=1024)
+def _converted_once(given: tuple[Any, ...], types: tuple[Any, ...], ranges: bool) -> dict[str, Any]:
+    return _converted(dict(zip(_NAMES, given, strict=True)), ranges)
+
+
+def _converted(options: Mapping[str, Any], ranges: bool) -> dict[str, Any]:
     values = {}
     for option in TABLE:
         value = options[option.name]
