@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def paired_ratio(times: list[float], base: list[float]) -> Ratio:
 
 @contextmanager
 def without_profiler_noise() -> Iterator[None]:
-    """Discard output lines that begin with "USDT", which torch's profiler prints from C++."""
+    """Discard warnings, and output lines that begin with "USDT", which torch's profiler prints from C++."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = {stream: os.dup(stream) for stream in (1, 2)}
@@ -77,7 +78,9 @@ def without_profiler_noise() -> Iterator[None]:
         for stream, file in files.items():
             os.dup2(file.fileno(), stream)
         try:
-            yield
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -93,8 +96,8 @@ def without_profiler_noise() -> Iterator[None]:
 def work(call: Callable[[], None]) -> tuple[float, int]:
     """Return the flops of the matrix products of a call, and its peak of additional memory in bytes."""
     with (
-        torch.backends.mkldnn.flags(enabled=False),  # The profiler does not see products by oneDNN.
         without_profiler_noise(),
+        torch.backends.mkldnn.flags(enabled=False),  # The profiler does not see products by oneDNN.
         profile(
             activities=[ProfilerActivity.CPU], record_shapes=True, with_flops=True, profile_memory=True
         ) as profiler,

@@ -58,10 +58,13 @@ void step(at::TensorList params, at::TensorList grads, at::TensorList momenta, c
 //   add_gradients     M <- G + beta M. Elementwise, so it works on shards. For Nesterov momentum, call it a
 //                     second time on a copy of M.
 //   directions        Returns scale X of whole tensors. The result is NaN if the target is not finite.
+//                     directions_out writes to tensors of the same shapes instead.
 //   apply_directions  W <- (1 - eta gamma) W - eta D. Elementwise, so it works on shards.
 void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptions& options);
 std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options,
                                    const UnfoldingChoices& choices = {});
+void directions_out(at::TensorList results, at::TensorList targets, const StepOptions& options,
+                    const UnfoldingChoices& choices = {});
 void apply_directions(at::TensorList params, at::TensorList directions, const StepOptions& options);
 
 // Returns an estimate of the multiplications that `directions` needs for a tensor of this shape: m^2 (n + m)

@@ -142,6 +142,10 @@ TEST(Step, PartsMatchAStep) {
                                 "expected a gradient of shape [4, 5, 6] at index 0, got [5, 6]");
   expect_error<c10::ValueError>([&] { apply_directions({bad}, {}, options); },
                                 "got 0 directions and 1 parameters");
+  const auto other = gaussian({4, 5}, 3);
+  expect_error<c10::ValueError>([&] { directions_out({other}, {bad}, options); },
+                                "expected a result of shape [4, 5, 6] at index 0, got [4, 5]");
+  expect_error<c10::ValueError>([&] { directions_out({}, {bad}, options); }, "got 0 results and 1 momenta");
   expect_error<c10::TypeError>([&] { directions({bad.to(at::kLong)}, options); },
                                "expected real floating-point momenta, got Long at index 0");
 }

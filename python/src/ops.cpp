@@ -71,7 +71,8 @@ TORCH_LIBRARY(tensorion, m) {
         kCompilable);
   m.def("add_gradients_(Tensor(a!)[] momenta, Tensor[] grads, *, float momentum, bool maximize) -> ()",
         kCompilable);
-  m.def(c10::str("directions(Tensor[] targets, *, ", ops::step_arguments(), ") -> Tensor[]").c_str(),
+  m.def(c10::str("directions_(Tensor(a!)[] results, Tensor[] targets, *, ", ops::step_arguments(), ") -> ()")
+            .c_str(),
         kCompilable);
   m.def(
       "apply_directions_(Tensor(a!)[] params, Tensor[] directions, *, float lr, float weight_decay, Tensor? "
@@ -103,7 +104,7 @@ TORCH_LIBRARY_IMPL(tensorion, CompositeExplicitAutograd, m) {
   m.impl("conv_norm", ops::conv_norm);
   m.impl("step_", torch::CppFunction::makeFromBoxedFunction<&ops::step>());
   m.impl("add_gradients_", ops::add_gradients);
-  m.impl("directions", torch::CppFunction::makeFromBoxedFunction<&ops::directions>());
+  m.impl("directions_", torch::CppFunction::makeFromBoxedFunction<&ops::directions>());
   m.impl("apply_directions_", ops::apply_directions);
   m.impl("adamw_step_", ops::adamw_step);
   m.impl("sgd_step_", ops::sgd_step);
@@ -119,8 +120,8 @@ TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
   m.impl("relaxed_norm", ops::relaxed_norm_meta);
   m.impl("spectral_norm", ops::spectral_norm_meta);
   m.impl("conv_norm", ops::conv_norm_meta);
-  m.impl("directions", torch::CppFunction::makeFromBoxedFunction<&ops::directions_meta>());
-  for (const auto* name : {"step_", "add_gradients_", "apply_directions_", "adamw_step_", "sgd_step_"}) {
+  for (const auto* name :
+       {"step_", "add_gradients_", "directions_", "apply_directions_", "adamw_step_", "sgd_step_"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&ops::no_result_meta>());
   }
   m.impl("first_nonfinite", ops::first_nonfinite_meta);
@@ -129,8 +130,8 @@ TORCH_LIBRARY_IMPL(tensorion, Meta, m) {
 
 TORCH_LIBRARY_IMPL(tensorion, Autograd, m) {
   for (const auto* name :
-       {"polar", "lmo", "relaxed_norm", "spectral_norm", "conv_norm", "step_", "add_gradients_", "directions",
-        "apply_directions_", "adamw_step_", "sgd_step_", "first_nonfinite", "any_nonfinite"}) {
+       {"polar", "lmo", "relaxed_norm", "spectral_norm", "conv_norm", "step_", "add_gradients_",
+        "directions_", "apply_directions_", "adamw_step_", "sgd_step_", "first_nonfinite", "any_nonfinite"}) {
     m.impl(name, torch::CppFunction::makeFallthrough());
   }
 }

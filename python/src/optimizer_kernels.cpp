@@ -101,18 +101,9 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, double momentum
 
 void directions(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const Arguments given(op, *stack);
-  auto found = tensorion::directions(given["targets"].toTensorVector(), given.step_options());
+  tensorion::directions_out(given["results"].toTensorVector(), given["targets"].toTensorVector(),
+                            given.step_options());
   torch::jit::drop(*stack, given.size());
-  torch::jit::push(*stack, std::move(found));
-}
-
-void directions_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  const Arguments given(op, *stack);
-  std::vector<Tensor> found;
-  for (const auto& target : given["targets"].toTensorVector())
-    found.push_back(at::empty_symint(target.sym_sizes(), target.options()));
-  torch::jit::drop(*stack, given.size());
-  torch::jit::push(*stack, std::move(found));
 }
 
 void apply_directions(at::TensorList params, at::TensorList directions, double lr, double weight_decay,

@@ -1,4 +1,4 @@
-// The kernels of the operators that the optimizer calls. The schemas of check_options, step_ and directions
+// The kernels of the operators that the optimizer calls. The schemas of check_options, step_ and directions_
 // are generated from the table of options, so their kernels are boxed: they find their arguments on the stack
 // by name.
 #pragma once
@@ -26,7 +26,6 @@ void check_parameters(at::TensorList params, const c10::List<std::string>& names
 void step(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void add_gradients(at::TensorList momenta, at::TensorList grads, double momentum, bool maximize);
 void directions(const c10::OperatorHandle& op, torch::jit::Stack* stack);
-void directions_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void apply_directions(at::TensorList params, at::TensorList directions, double lr, double weight_decay,
                       const OptionalTensor& lr_tensor);
 double solving_cost(at::IntArrayRef shape, const std::string& unfolding);

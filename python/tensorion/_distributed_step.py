@@ -69,20 +69,27 @@ def _round(grid: RankGrid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
         )
         targets = _gather(mine, received)
         del received
-    found = _solve(mine, targets)
-    del targets
-    if grid.cuts:
-        sending = _exchange(grid, _pieces(mine, found, grid.cols), numel, like)
-        del found
-        found = yield from sending
     sizes = [sum(task.param.numel() for tasks in other for task in tasks) for other in rows]
     device = like.device
     for side in grid.copies:
         device = communication_device(side.group, device)
-    all_pieces = like.new_empty(sum(sizes), device=device)
-    by_row = all_pieces.split(sizes)
-    torch.cat([like.new_empty(0, device=device), *(x.reshape(-1).to(device) for x in found)], out=by_row[grid.row])
-    del found, by_row
+    if not grid.cuts and device == like.device:
+        all_pieces = like.new_empty(sum(sizes))
+        flat = all_pieces.split(sizes)[grid.row].split([target.numel() for target in targets])
+        _solve(mine, targets, [x.view(target.shape) for x, target in zip(flat, targets, strict=True)])
+        del flat
+    else:
+        found = [torch.empty_like(target, memory_format=torch.contiguous_format) for target in targets]
+        _solve(mine, targets, found)
+        if grid.cuts:
+            sending = _exchange(grid, _pieces(mine, found, grid.cols), numel, like)
+            del found
+            found = yield from sending
+        all_pieces = like.new_empty(sum(sizes), device=device)
+        own = all_pieces.split(sizes)[grid.row]
+        torch.cat([like.new_empty(0, device=device), *(x.reshape(-1).to(device) for x in found)], out=own)
+        del found, own
+    del targets
     first, count = grid.row, 1  # the range of rows whose results this rank has
     for side in reversed(grid.copies):
         first -= side.index * count
@@ -183,14 +190,12 @@ def _gather(tasks: Sequence[Task], parcels: Sequence[Tensor]) -> list[Tensor]:
     return whole
 
 
-def _solve(tasks: Sequence[Task], targets: Sequence[Tensor]) -> list[Tensor]:
+def _solve(tasks: Sequence[Task], targets: Sequence[Tensor], results: Sequence[Tensor]) -> None:
     """Compute the directions of whole targets, with one operator call per param group."""
-    directions = list(targets)
     for options, members in _by_group(tasks):
-        found = torch.ops.tensorion.directions([targets[i] for i in members], **_options.arguments(options))
-        for i, x in zip(members, found, strict=True):
-            directions[i] = x
-    return directions
+        torch.ops.tensorion.directions_(
+            [results[i] for i in members], [targets[i] for i in members], **_options.arguments(options)
+        )
 
 
 def _apply(tasks: Sequence[Task], pieces: Tensor) -> None:

@@ -72,7 +72,9 @@ def test_nonfinite_checks(mode, name, dtype):
 
 def test_directions(mode):
     targets = [fake(8, 6, 3, 3), fake(5, 4, 3)]
-    found = torch.ops.tensorion.directions(
+    results = [torch.empty_like(target) for target in targets]
+    torch.ops.tensorion.directions_(
+        results,
         targets,
         lr=0.1,
         momentum=0.9,
@@ -87,7 +89,7 @@ def test_directions(mode):
         adjust_lr_fn="original",
         maximize=False,
     )
-    for x, target in zip(found, targets, strict=True):
+    for x, target in zip(results, targets, strict=True):
         assert_like(x, tuple(target.shape), target.dtype)
 
 

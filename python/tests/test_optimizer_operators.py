@@ -157,8 +157,8 @@ def test_operators_of_distributed_steps():
     params, grads = lists((4, 3, 2), 2)
     opcheck(torch.ops.tensorion.add_gradients_.default, (params, grads), {"momentum": 0.9, "maximize": True})
     opcheck(
-        torch.ops.tensorion.directions.default,
-        (params,),
+        torch.ops.tensorion.directions_.default,
+        (params, grads),
         {**COMMON, **SOLVING, "momentum": 0.9, "nesterov": True, "unfolding": "(1,)"},
     )
 

@@ -62,7 +62,7 @@ def test_operators_take_the_options_of_their_algorithm(algorithm):
 
 
 def test_directions_take_the_options_of_a_step():
-    assert set(schema("directions")) - OTHERS == set(schema("step_")) - OTHERS
+    assert set(schema("directions_")) - OTHERS == set(schema("step_")) - OTHERS
 
 
 @pytest.mark.parametrize("algorithm", STEPS)

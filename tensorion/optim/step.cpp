@@ -222,20 +222,26 @@ void add_gradients(at::TensorList momenta, at::TensorList grads, const StepOptio
 
 std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& options,
                                    const UnfoldingChoices& choices) {
+  std::vector<at::Tensor> results;
+  for (const auto& target : targets) results.push_back(at::empty(target.sizes(), target.options()));
+  directions_out(results, targets, options, choices);
+  return results;
+}
+
+void directions_out(at::TensorList results, at::TensorList targets, const StepOptions& options,
+                    const UnfoldingChoices& choices) {
   const NoAutocastGuard no_autocast;
   options.check();
+  TORCH_CHECK_VALUE(results.size() == targets.size(),
+                    "[tensorion.step] expected as many results as momenta, got ", results.size(),
+                    " results and ", targets.size(), " momenta");
   check_floating(targets, "momenta");
+  check_matching(targets, results, "result");
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> result(targets.size());
   if (!options.slicing.is_whole()) {
     const auto& slicing = options.slicing;
-    const auto slice_directions = directions(slicing.slices(targets), without_slicing(options),
-                                             {choices_of_slices(choices), choices.decide});
-    for (size_t i = 0; i < targets.size(); ++i)
-      result[i] = at::empty(targets[i].sizes(), targets[i].options());
-    const auto views = slicing.slices(result);
-    for (size_t i = 0; i < slice_directions.size(); ++i) views[i].copy_(slice_directions[i]);
-    return result;
+    return directions_out(slicing.slices(results), slicing.slices(targets), without_slicing(options),
+                          {choices_of_slices(choices), choices.decide});
   }
   check_unfoldings(targets, options.unfolding);
   check_choices(targets, options, choices);
@@ -243,21 +249,17 @@ std::vector<at::Tensor> directions(at::TensorList targets, const StepOptions& op
   for (const auto& indices : devices) {
     const auto directions = directions_on_device(at_indices(targets, indices), options,
                                                  {at_indices(choices.tensors, indices), choices.decide});
-    for (size_t i = 0; i < indices.size(); ++i) result[indices[i]] = directions[i];
-  }
-  for (size_t i = 0; i < targets.size(); ++i) {
-    if (!result[i].defined()) result[i] = at::empty(targets[i].sizes(), targets[i].options());
+    for (size_t i = 0; i < indices.size(); ++i) results[indices[i]].copy_(directions[i]);
   }
   for_each_tensor(targets, cpu, options.unfolding, [&](size_t i) {
     if (!is_finite(targets[i])) {
-      result[i].fill_(NAN);
+      results[i].fill_(NAN);
       return;
     }
     const auto direction = choose_direction(targets[i], options, choices, i);
-    copy_strided(direction.x, result[i]);
-    result[i].mul_(adjusted_scale(direction.unfolding, options.adjust_lr_fn));
+    copy_strided(direction.x, results[i]);
+    results[i].mul_(adjusted_scale(direction.unfolding, options.adjust_lr_fn));
   });
-  return result;
 }
 
 void apply_directions(at::TensorList params, at::TensorList directions, const StepOptions& options) {
