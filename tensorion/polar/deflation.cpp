@@ -16,8 +16,8 @@ namespace {
 // For smaller matrices, an inverse costs less than the products with V.
 constexpr int64_t kMinSide = 512;
 // The ratio of the largest eigenvalue of A A^T (its bound) to the mean above which two poles rarely suffice.
-// It is 170 to 540 for balanced 3 x 3 kernels of ResNet-18 with 256 and 512 channels, and 8 for Gaussian
-// matrices.
+// It is 170 to 540 for balanced 3 x 3 kernels of ResNet-18 with 256 and 512 channels, and 1 + m / sqrt(n) for
+// Gaussian m x n matrices.
 constexpr double kMinRatio = 150;
 // The number of columns of V is m divided by this number. With 48, the 512 x 512 x 3 x 3 kernel that is the
 // most difficult one does not reach the target quality with two poles. With 24, a step takes 1 to 2 % longer.
