@@ -71,16 +71,18 @@ struct Estimate {
 // An estimate is a sum over the m singular values of a function that approximates the identity. If both
 // contenders have the same number of singular values and the same function, its errors have similar signs in
 // both sums, or random ones, and cancel in the difference. Random errors leave about 1 / sqrt(m) of the error
-// of one estimate, and half of that is allowed for. With two determinants and m = 192 to 1536, at most 0.27 /
-// sqrt(m) was left in momenta of a ResNet in training and in Gaussian ones. With more determinants it was up
-// to 1 / sqrt(m), but at most 2.4e-4 of the norm.
+// of one estimate. With two determinants and m = 192 to 1536, at most 0.27 / sqrt(m) was left in momenta of a
+// ResNet in training and in Gaussian ones, so half of it is allowed for. With more determinants it was up to
+// 1 / sqrt(m), but at most 2.4e-4 of the norm. Small matrices vary more.
 double uncertainty_of_difference(const Contender& a, const Contender& b) {
   const Estimate first(a), second(b);
   const auto side = [](const Contender& c) { return std::min(c.unfolding.rows(), c.unfolding.cols()); };
   if (side(a) != side(b) || a.estimator.refinements() != b.estimator.refinements()) {
     return first.error + second.error;
   }
-  return std::max(first.error, second.error) / (2 * std::sqrt(static_cast<double>(side(a))));
+  constexpr int64_t kLargeSide = 192;
+  const double share = side(a) >= kLargeSide ? 0.5 : 1;
+  return share * std::max(first.error, second.error) / std::sqrt(static_cast<double>(side(a)));
 }
 
 bool is_clearly_smaller(const Contender& a, const Contender& b) {
