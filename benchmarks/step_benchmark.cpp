@@ -48,7 +48,7 @@ void resnet18_overhead(benchmark::State& state) {
     for (size_t i = 0; i < tensors.params.size(); ++i) {
       const auto& m = tensors.momenta[i];
       axpby_(0.95, m, 1, tensors.grads[i]);
-      const auto unfolding = Unfolding(m.sizes(), balanced_unfolding(m.sizes())).reordered();
+      const auto unfolding = Unfolding(m.sizes(), balanced_unfolding(m.sizes()));
       const auto matrix = scratch({unfolding.rows(), unfolding.cols()}, m.options());
       copy_strided(m, unfolding.fold(matrix));
       axpby_(0.999, tensors.params[i], -0.01, unfolding.fold(matrix));

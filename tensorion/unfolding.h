@@ -41,7 +41,7 @@ class Unfolding {
   // rows or the columns have no mode larger than 1.
   Modes canonical() const;
   const std::vector<int64_t>& shape() const { return shape_; }
-  // The modes of the rows and of the columns, in the order in which `unfold` arranges them.
+  // The modes of the rows and of the columns, in ascending order.
   Modes row_modes() const { return {permutation_.begin(), permutation_.begin() + row_count()}; }
   Modes col_modes() const { return {permutation_.begin() + row_count(), permutation_.end()}; }
   int64_t rows() const { return rows_; }
@@ -53,10 +53,6 @@ class Unfolding {
 
   // Returns true if unfold(x) is a view.
   bool is_view(const at::Tensor& x) const;
-
-  // Returns an unfolding into the same matrix up to a permutation of rows and of columns. The modes of each
-  // side are sorted by increasing size, so that contiguous runs in memory are longest and copies are fastest.
-  Unfolding reordered() const;
 
   // Returns the tensor of shape `shape()` of which `matrix` is the unfolding. It is a view of the matrix if
   // the strides allow it, and a copy otherwise. Throws if the matrix has another shape or is not dense.

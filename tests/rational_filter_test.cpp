@@ -191,7 +191,8 @@ TEST(RationalFilter, SpectraBelowTheSmallestPole) {
   EXPECT_LE(filter->nuclear_norm().lower, truth);
   EXPECT_GE(filter->nuclear_norm().upper, truth);
   const double value = filter->value() + filter->value_rounding();
-  EXPECT_NEAR((a * gemm(std::move(*filter).matrix(), a)).sum(at::kDouble).item<double>(), value, 1e-3 * truth);
+  EXPECT_NEAR((a * gemm(std::move(*filter).matrix(), a)).sum(at::kDouble).item<double>(), value,
+              1e-3 * truth);
 }
 
 TEST(RationalFilter, FiltersTheSingularValues) {

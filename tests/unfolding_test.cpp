@@ -191,20 +191,6 @@ TEST(Unfolding, ThrowsForBadInput) {
             1U);
 }
 
-TEST(Unfolding, ReorderedPermutesRowsAndColumns) {
-  for (const auto& shape : std::vector<std::vector<int64_t>>{{4, 5, 3}, {6, 5, 3, 3}, {2, 3, 1, 4, 2}}) {
-    const auto x = gaussian(shape, 7, at::kDouble);
-    for (const auto& modes : unfoldings(shape)) {
-      const Unfolding plain(shape, modes), other = plain.reordered();
-      EXPECT_EQ(other.modes(), plain.modes());
-      const auto matrix = other.unfold(x);
-      EXPECT_TRUE(at::equal(other.fold(matrix), x));
-      expect_close(at::linalg_svdvals(matrix), at::linalg_svdvals(plain.unfold(x)),
-                   testing::rounding(at::kDouble, x.numel()), c10::str(at::IntArrayRef(modes)));
-    }
-  }
-}
-
 TEST(Unfolding, IsViewMatchesUnfold) {
   const auto x = gaussian({6, 5, 3, 3}, 7);
   const auto last = x.contiguous(at::MemoryFormat::ChannelsLast);

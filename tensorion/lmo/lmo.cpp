@@ -75,7 +75,7 @@ LmoResult lmo(const at::Tensor& m, const UnfoldingStrategy& unfolding, const Pol
     const double search_upper = winner.estimator.bounds().upper;
     const auto factor = factor_of(winner, polar);
     result.x = winner.fold(factor.x).clone();
-    result.modes = winner.modes;
+    result.modes = winner.unfolding.modes();
     result.solved = solved;
     result.value = factor.value;
     upper = std::max({factor.value, std::min(search_upper, factor.nuclear.upper), others});
@@ -108,8 +108,7 @@ Direction lmo_direction(const at::Tensor& m, const UnfoldingStrategy& unfolding,
     auto winner = select_unfolding(avoid_overflow(m).m, Comparison::kEstimates).winner;
     return {winner.fold(direction_of(winner, polar)), winner.unfolding};
   }
-  auto chosen = unfolding.choose(m.sizes());
-  if (!chosen.is_view(m)) chosen = chosen.reordered();
+  const auto chosen = unfolding.choose(m.sizes());
   return {chosen.fold(polar_scratch(gather(chosen, m), polar)), chosen};
 }
 

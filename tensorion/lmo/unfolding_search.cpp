@@ -134,7 +134,7 @@ class Search {
       others_ = std::max(others_, candidate.upper);
       return;
     }
-    const auto unfolding = candidate.unfolding.reordered();
+    const auto& unfolding = candidate.unfolding;
     // Use the rows of the first square unfolding and the columns of later ones, so that as many other Gram
     // matrices as possible are partial traces of one of these.
     const bool transposed = i > 0 && unfolding.rows() == unfolding.cols();
@@ -145,8 +145,7 @@ class Search {
     estimator.release_input();
     estimator.refine();
     threshold_ = std::max(threshold_, estimator.heuristic_bounds().lower);
-    contenders_.push_back(
-        {candidate.unfolding.modes(), unfolding, transposed, ++clock_, std::move(estimator)});
+    contenders_.push_back({unfolding, transposed, ++clock_, std::move(estimator)});
     bound_parts(contenders_.back(), threshold_, std::span(candidates_).subspan(i + 1));
     drop_losers();
   }
@@ -198,7 +197,9 @@ class Search {
     Contender* chosen = nullptr;
     for (auto& contender : contenders_) {
       if (Estimate(contender).value < least) continue;
-      const auto order = [](const Contender& c) { return std::pair(c.modes.size(), c.modes); };
+      const auto order = [](const Contender& c) {
+        return std::pair(c.unfolding.modes().size(), c.unfolding.modes());
+      };
       if (!chosen || order(contender) < order(*chosen)) chosen = &contender;
     }
     return *chosen;
@@ -273,7 +274,7 @@ Selection select_unfolding(const at::Tensor& m, Comparison comparison, const Fam
   auto all = candidates(m, family);
   const auto first = all.front().unfolding;
   if (all.front().upper != 0) return Search(m, std::move(all), comparison).run();
-  return {{first.modes(), first, false, 0, NuclearNormEstimator(gather(first, m))}};
+  return {{first, false, 0, NuclearNormEstimator(gather(first, m))}};
 }
 
 }  // namespace tensorion

@@ -30,7 +30,6 @@ at::Tensor gather(const Unfolding& unfolding, const at::Tensor& x);
 
 // An unfolding that has not been ruled out, with refined bounds.
 struct Contender {
-  Modes modes;
   Unfolding unfolding;
   bool transposed;   // true if the estimator was given the transposed matrix
   int64_t last_use;  // logical time at which its matrices were last used

@@ -107,10 +107,10 @@ BlockSizes block_sizes(const at::Tensor& w) {
 // After the elimination of the first f rows and columns of W = [A B^T; B C], the lower triangle holds A^-1,
 // B A^-1 and the Schur complement C - B A^-1 B^T. The next block D = L L^T of the diagonal of the Schur
 // complement is eliminated as follows. Let P be the rows of B A^-1 of this block, transposed, above the
-// columns of the Schur complement of this block, and U = P L^-T. Then A^-1 grows by U U^T, the other two parts
-// decrease by U U^T, and R = U L^-1 replaces the rows (as -R^T) and columns of the block. This performs the
-// same operations as a Cholesky factorization, the inversion of the factor L and the product L^-T L^-1, so
-// the rounding errors are similar. (With P D^-1 P^T instead of U U^T they would grow with the condition
+// columns of the Schur complement of this block, and U = P L^-T. Then A^-1 grows by U U^T, the other two
+// parts decrease by U U^T, and R = U L^-1 replaces the rows (as -R^T) and columns of the block. This performs
+// the same operations as a Cholesky factorization, the inversion of the factor L and the product L^-T L^-1,
+// so the rounding errors are similar. (With P D^-1 P^T instead of U U^T they would grow with the condition
 // number of D.) But all products are large and independent, and the matrix is updated in place.
 //
 // For a determinant, the Schur complements suffice.

@@ -106,15 +106,6 @@ bool Unfolding::is_view(const at::Tensor& x) const {
   return at::detail::computeStride(permuted.sizes(), permuted.strides(), at::IntArrayRef(matrix)).has_value();
 }
 
-Unfolding Unfolding::reordered() const {
-  auto result = *this;
-  const auto by_size = [this](int64_t a, int64_t b) { return shape_[a] < shape_[b]; };
-  const auto middle = result.permutation_.begin() + row_count();
-  std::stable_sort(result.permutation_.begin(), middle, by_size);
-  std::stable_sort(middle, result.permutation_.end(), by_size);
-  return result;
-}
-
 at::Tensor Unfolding::unfold(const at::Tensor& x) const {
   TORCH_CHECK_VALUE(x.sizes() == at::IntArrayRef(shape_), "[tensorion.unfold] expected a tensor of shape ",
                     at::IntArrayRef(shape_), ", got ", x.sizes());

@@ -56,7 +56,7 @@ def test_no_ratio_is_missing():
     assert all(other <= names for other in others)
 
 
-PARTS = json.loads((RESULTS / "parts-amd-epyc-avx512.json").read_text())["rows"]
+PARTS = json.loads((RESULTS / "parts.json").read_text())["rows"]
 
 
 def test_table_of_parts():

@@ -19,7 +19,7 @@ def table_row(beginning):
 
 
 def measured(unfolding, method):
-    rows = json.loads((ROOT / "results" / "performance" / "amd-epyc-avx512.json").read_text())["rows"]
+    rows = json.loads((ROOT / "results" / "performance" / "amd-epyc-family-26-avx512.json").read_text())["rows"]
     return next(
         row
         for row in rows
