@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 import torch
@@ -104,13 +105,16 @@ def checked(options: Mapping[str, Any], defaults: Mapping[str, Any], *, ranges: 
     options = {"algorithm": "", **defaults, **options}
     for key, name in _RENAMED.items():
         options[name] = options.get(key, options[name])
-    given = tuple([options[name] for name in _NAMES])
-    types = _types(given)
-    if Tensor in types or list in types or torch.compiler.is_compiling():
+    lr = options["lr"]
+    if ranges or type(lr) is not float or not isfinite(lr) or torch.compiler.is_compiling():
         return _converted(options, ranges)
-    # Most steps have the same options as the step before.
+    # Mostly, only the learning rate differs between the options of two steps.
+    given = tuple([0.0 if name == "lr" else options[name] for name in _NAMES])
+    types = _types(given)
+    if Tensor in types or list in types:
+        return _converted(options, ranges)
     try:
-        return dict(_converted_once(given, types, ranges))
+        return {**_converted_once(given, types), "lr": lr}
     except TypeError:  # A value is not hashable, or its type is wrong.
         return _converted(options, ranges)
 
@@ -121,8 +125,8 @@ def _types(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _converted_once(given: tuple[Any, ...], types: tuple[Any, ...], ranges: bool) -> dict[str, Any]:
-    return _converted(dict(zip(_NAMES, given, strict=True)), ranges)
+def _converted_once(given: tuple[Any, ...], types: tuple[Any, ...]) -> dict[str, Any]:
+    return _converted(dict(zip(_NAMES, given, strict=True)), ranges=False)
 
 
 def _converted(options: Mapping[str, Any], ranges: bool) -> dict[str, Any]:

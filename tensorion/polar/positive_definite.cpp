@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tensorion/core/gemm.h"
 #include "tensorion/core/mkl_single_thread_guard.h"
