@@ -2,7 +2,7 @@
 //
 // The first upper bound follows from the trace and the Frobenius norm of A A^T. Each refinement adds
 // log-determinants of shifted Gram matrices (see log_det_bounds.h). The last one computes all singular values
-// in double precision. The polar factor reuses the Gram matrix and the Cholesky factors.
+// in double precision. The polar factor reuses the Gram matrix.
 #pragma once
 
 #include <ATen/core/Tensor.h>
