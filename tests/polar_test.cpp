@@ -6,6 +6,8 @@
 #include "tensorion/polar/polar_factor.h"
 #include "tests/support.h"
 
+extern "C" int MKL_Get_Max_Threads() __attribute__((weak));
+
 namespace tensorion {
 namespace {
 
@@ -377,6 +379,15 @@ TEST(Polar, WorksInsideParallelRegion) {
     const double norm = at::linalg_svdvals(square[i].to(at::kDouble)).sum().item<double>();
     EXPECT_NEAR(norms[i], norm, rounding(at::kDouble, 700) * testing::condition_number(square[i]) * norm);
   }
+}
+
+// Small matrices are computed on one thread.
+TEST(Polar, KeepsTheNumberOfThreads) {
+  if (!MKL_Get_Max_Threads) GTEST_SKIP() << "LAPACK is not MKL";
+  const ThreadGuard threads(2);
+  const int before = MKL_Get_Max_Threads();
+  polar(gaussian({20, 30}, 7));
+  EXPECT_EQ(MKL_Get_Max_Threads(), before);
 }
 
 }  // namespace

@@ -48,6 +48,17 @@ TEST(Symmetric, MirrorCopiesTheLowerTriangle) {
   }
 }
 
+TEST(Symmetric, AddToDiagonalAddsAMultipleOfTheIdentity) {
+  for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const int64_t m : kSizes) {
+      const auto w = gaussian({m, m}, m, dtype);
+      const auto expected = w + 0.75 * at::eye(m, w.options());
+      add_to_diagonal_(w, 0.75);
+      EXPECT_TRUE(at::equal(w, expected)) << m << " " << dtype;
+    }
+  }
+}
+
 TEST(Symmetric, CopyLowerCopiesTheLowerTriangle) {
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const int64_t m : kSizes) {

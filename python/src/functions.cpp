@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "tensorion/core/scratch_arena.h"
 #include "tensorion/lmo.h"
 #include "tensorion/norms.h"
 #include "tensorion/optimizer.h"
@@ -154,5 +155,7 @@ Tensor conv_norm_meta(const Tensor& kernel, at::IntArrayRef input_size, const st
   conv_norm(without_elements(kernel), input_size, padding, stride, dilation);
   return uninitialized_number(at::kDouble, kernel);
 }
+
+Tensor scratch(const Tensor& like, int64_t numel) { return tensorion::scratch({numel}, like.options()); }
 
 }  // namespace tensorion::ops

@@ -61,4 +61,7 @@ Tensor conv_norm(const Tensor& kernel, at::IntArrayRef input_size, const std::st
 Tensor conv_norm_meta(const Tensor& kernel, at::IntArrayRef input_size, const std::string& padding,
                       at::IntArrayRef stride, at::IntArrayRef dilation);
 
+// Returns a flat, uninitialized tensor. On the CPU its memory is kept for later calls; see scratch_arena.h.
+Tensor scratch(const Tensor& like, int64_t numel);
+
 }  // namespace tensorion::ops

@@ -91,6 +91,7 @@ TORCH_LIBRARY(tensorion, m) {
       kCompilable);
   m.def("first_nonfinite(Tensor[] tensors) -> Tensor", kCompilable);
   m.def("any_nonfinite(Tensor[] tensors) -> Tensor", kCompilable);
+  m.def("scratch(Tensor like, int numel) -> Tensor", ops::scratch);
   m.def("release_scratch() -> ()", tensorion::release_scratch);
 }
 

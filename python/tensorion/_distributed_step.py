@@ -74,7 +74,8 @@ def _round(grid: RankGrid, by_rank: Sequence[Sequence[Task]]) -> Iterator[None]:
     for side in grid.copies:
         device = communication_device(side.group, device)
     if not grid.cuts and device == like.device:
-        all_pieces = like.new_empty(sum(sizes))
+        # Without the reuse of memory, page faults take a tenth of a step on the CPU.
+        all_pieces = torch.ops.tensorion.scratch(like, sum(sizes))
         flat = all_pieces.split(sizes)[grid.row].split([target.numel() for target in targets])
         _solve(mine, targets, [x.view(target.shape) for x, target in zip(flat, targets, strict=True)])
         del flat

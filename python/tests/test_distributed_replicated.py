@@ -24,6 +24,7 @@ from support import (
     set_gradients,
 )
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 import tensorion
 from tensorion import Tensorion
@@ -75,6 +76,22 @@ def replicated_by_plan(rank, world_size):
 def test_ranks_orthogonalize_tensors_of_their_plan(run, world_size):
     for solved, planned in run(world_size, replicated_by_plan):
         assert sorted(solved) == sorted(planned)
+
+
+def largest_allocation(rank, world_size):
+    params = [nn.Parameter(gaussian((64, 64, 3, 3), i)) for i in range(2 * world_size)]
+    optimizer = Tensorion(params, process_group=dist.group.WORLD)
+    train(optimizer, params, 0, 4)  # The first steps determine the size of the scratch memory.
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        optimizer.step()
+    events = profiler.profiler.kineto_results.events()
+    return max(event.nbytes() for event in events if event.name() == "[memory]")
+
+
+# Regression: messages were allocated anew at each step, and page faults took a tenth of the step.
+def test_steps_reuse_the_memory_of_messages(run):
+    one_tensor = 4 * 64 * 64 * 9
+    assert max(run(2, largest_allocation)) < one_tensor
 
 
 def data_parallel(rank, world_size, process_group):

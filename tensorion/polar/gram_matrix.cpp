@@ -95,7 +95,7 @@ std::optional<double> GramMatrix::inverse_growth(double c, double error, double 
 // Returns the lower triangle of matrix + c lambda I in scratch memory.
 at::Tensor GramMatrix::shifted(double c) const {
   auto result = copy_lower(matrix);
-  result.diagonal().add_(c * lambda);
+  add_to_diagonal_(result, c * lambda);
   return result;
 }
 

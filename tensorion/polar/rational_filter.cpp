@@ -145,7 +145,7 @@ at::Tensor RationalFilter::matrix() && {
   scales.push_back(weights_->gamma / (lambda_ * root));
   auto q = combine_lower(matrices, scales);
   matrices.clear();  // Free their memory for the product.
-  q.diagonal().add_(weights_->alpha / root);
+  add_to_diagonal_(q, weights_->alpha / root);
   mirror_lower_(q);
   return q;
 }
@@ -177,7 +177,7 @@ std::optional<FineFilterResult> apply_fine_filter(const at::Tensor& a) {
     }
     q = combine_lower(matrices, scales);
   }
-  q.diagonal().add_(tables::kFineAlpha / root);
+  add_to_diagonal_(q, tables::kFineAlpha / root);
   mirror_lower_(q);
   return FineFilterResult{gemm(q, a), tables::kFineCutoff * root, tables::kFinePassbandMin};
 }

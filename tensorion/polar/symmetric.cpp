@@ -172,6 +172,13 @@ void copy_lower(const at::Tensor& from, const at::Tensor& to) {
 }
 
 template <typename T>
+void add_to_diagonal_(const at::Tensor& w, double value) {
+  const int64_t m = w.size(0);
+  T* const data = w.data_ptr<T>();
+  for (int64_t i = 0; i < m; ++i) data[i * (m + 1)] += static_cast<T>(value);
+}
+
+template <typename T>
 void combine(const std::vector<at::Tensor>& matrices, const std::vector<double>& scales) {
   const int64_t m = matrices[0].size(0);
   std::vector<T*> data;
@@ -239,6 +246,16 @@ at::Tensor copy_lower(const at::Tensor& w) {
     copy_lower<double>(w, copy);
   }
   return copy;
+}
+
+void add_to_diagonal_(const at::Tensor& w, double value) {
+  if (!is_raw(w)) {
+    w.diagonal().add_(value);
+  } else if (w.scalar_type() == at::kFloat) {
+    add_to_diagonal_<float>(w, value);
+  } else {
+    add_to_diagonal_<double>(w, value);
+  }
 }
 
 void mirror_lower_(at::Tensor& w) {

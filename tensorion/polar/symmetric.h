@@ -35,6 +35,9 @@ void subtract_products_(const at::Tensor& w, const at::Tensor& a, const at::Tens
 // Returns a copy of the lower triangle of w. The upper triangle of the copy is undefined.
 at::Tensor copy_lower(const at::Tensor& w);
 
+// Computes w <- w + value I.
+void add_to_diagonal_(const at::Tensor& w, double value);
+
 // Copies the lower triangle of w to its upper triangle.
 void mirror_lower_(at::Tensor& w);
 
