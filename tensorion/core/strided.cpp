@@ -89,6 +89,28 @@ void for_each_inner_loop(const at::Tensor& a, const at::Tensor& b, F f) {
   });
 }
 
+// Computes y <- keep y + scale x for n elements. Returns false if a result is not finite. The factors are passed
+// by value: if the loop read them from a closure, the compiler could not vectorize it, because y might overlap
+// the closure.
+bool axpby_chunk(int64_t n, float keep, float* y, int64_t y_step, float scale, const float* x, int64_t x_step) {
+  float zero = 0;  // the sum of v - v: NaN if any v is not finite, else 0
+  if (y_step == 1 && x_step == 1) {
+#pragma omp simd reduction(+ : zero)
+    for (int64_t i = 0; i < n; ++i) {
+      const float v = keep * y[i] + scale * x[i];
+      y[i] = v;
+      zero += v - v;
+    }
+  } else {
+    for (int64_t i = 0; i < n; ++i) {
+      const float v = keep * y[i * y_step] + scale * x[i * x_step];
+      y[i * y_step] = v;
+      zero += v - v;
+    }
+  }
+  return !std::isnan(zero);
+}
+
 // Writes through raw pointers must update the version counter, which autograd uses to detect changes.
 void bump_version(const at::Tensor& x) {
   if (!x.is_inference()) x.unsafeGetTensorImpl()->bump_version();
@@ -126,22 +148,7 @@ bool axpby_(double decay, const at::Tensor& y, double alpha, const at::Tensor& x
   const auto scale = static_cast<float>(alpha);
   std::atomic<bool> finite = true;
   for_each_inner_loop(y, x, [&](int64_t n, float* to, int64_t to_step, const float* from, int64_t step) {
-    float zero = 0;  // the sum of v - v: NaN if any v is not finite, else 0
-    if (to_step == 1 && step == 1) {
-#pragma omp simd reduction(+ : zero)
-      for (int64_t i = 0; i < n; ++i) {
-        const float v = keep * to[i] + scale * from[i];
-        to[i] = v;
-        zero += v - v;
-      }
-    } else {
-      for (int64_t i = 0; i < n; ++i) {
-        const float v = keep * to[i * to_step] + scale * from[i * step];
-        to[i * to_step] = v;
-        zero += v - v;
-      }
-    }
-    if (std::isnan(zero)) finite.store(false, std::memory_order_relaxed);
+    if (!axpby_chunk(n, keep, to, to_step, scale, from, step)) finite.store(false, std::memory_order_relaxed);
   });
   return finite;
 }
