@@ -89,10 +89,11 @@ void for_each_inner_loop(const at::Tensor& a, const at::Tensor& b, F f) {
   });
 }
 
-// Computes y <- keep y + scale x for n elements. Returns false if a result is not finite. The factors are passed
-// by value: if the loop read them from a closure, the compiler could not vectorize it, because y might overlap
-// the closure.
-bool axpby_chunk(int64_t n, float keep, float* y, int64_t y_step, float scale, const float* x, int64_t x_step) {
+// Computes y <- keep y + scale x for n elements. Returns false if a result is not finite. The factors are
+// passed by value: if the loop read them from a closure, the compiler could not vectorize it, because y might
+// overlap the closure.
+bool axpby_chunk(int64_t n, float keep, float* y, int64_t y_step, float scale, const float* x,
+                 int64_t x_step) {
   float zero = 0;  // the sum of v - v: NaN if any v is not finite, else 0
   if (y_step == 1 && x_step == 1) {
 #pragma omp simd reduction(+ : zero)

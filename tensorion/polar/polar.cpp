@@ -22,8 +22,8 @@ namespace {
 // ones are computed in parallel.
 constexpr int64_t kLargeSide = 256;
 // Matrices of size m x n with m^2 n up to this are computed on one thread. Measured with two threads, in two
-// processes, since the time to start threads differs between processes: one thread takes 0.65 or 0.95 times as
-// long for 48 x 96, 0.7 or 1.02 times for 64 x 128, and 0.75 or 1.13 times for 48 x 432.
+// processes, since the time to start threads differs between processes: one thread takes 0.65 or 0.95 times
+// as long for 48 x 96, 0.7 or 1.02 times for 64 x 128, and 0.75 or 1.13 times for 48 x 432.
 constexpr int64_t kSingleThreadProducts = int64_t{1} << 18;
 // The number of elements in one batched SVD.
 constexpr int64_t kSvdBatchElements = 1 << 16;
@@ -39,7 +39,8 @@ at::Tensor newton_schulz_factor(const at::Tensor& a, const PolarOptions& options
 // Returns the polar factor of one matrix on the CPU by a method other than "newton_schulz".
 PolarFactor single_factor(const at::Tensor& a, const std::string& method) {
   TORCH_INTERNAL_ASSERT(a.is_cpu());
-  const MklSingleThreadGuard single_thread(std::min(a.size(0), a.size(1)) * a.numel() <= kSingleThreadProducts);
+  const MklSingleThreadGuard single_thread(std::min(a.size(0), a.size(1)) * a.numel() <=
+                                           kSingleThreadProducts);
   return method == "svd" || is_tiny(a) ? svd_factor(a) : NuclearNormEstimator(a).factor();
 }
 

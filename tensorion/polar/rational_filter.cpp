@@ -50,9 +50,10 @@ bool RationalFilter::add_inverses(const GramMatrix& gram, size_t count) {
     }
   });
   for (size_t k = 0; k < count; ++k) {
-    if (!results[k]) return false;
+    const auto& inverse = results[k];
+    if (!inverse) return false;
     moments_.shifts.push_back(moments[k]);
-    inverses_.push_back(results[k]->lower);
+    inverses_.push_back(inverse->lower);
   }
   return true;
 }
