@@ -185,7 +185,8 @@ std::optional<ImageSize> common_size(const Entry& entry, const RawSplits& raw,
 RawSplit hold_out(RawSplit& train, const DatasetOptions& options) {
   const auto total = static_cast<int64_t>(train.labels.size());
   const int64_t used = std::min(total, options.limit_train.value_or(total));
-  const int64_t count = *options.validation > 0 ? *options.validation : std::max<int64_t>(1, used / 10);
+  const int64_t requested = options.validation.value();
+  const int64_t count = requested > 0 ? requested : std::max<int64_t>(1, used / 10);
   TORCH_CHECK_VALUE(count < total, "[tensorion.data] --validation must be less than ", total,
                     ", the number of training samples, got ", count);
   // The seed must differ from the seed of limit_train, or both would choose the same samples.

@@ -80,7 +80,8 @@ ordered_json given_or_default(const CLI::Option& option) {
 }
 
 bool is_empty(const ordered_json& value) {
-  return value.is_null() || (value.is_structured() && value.empty()) || value == "";
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  return value.empty();  // null, or an array or an object without elements
 }
 
 }  // namespace

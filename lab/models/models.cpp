@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
+#include <regex>
 #include <utility>
 #include <variant>
 
@@ -116,24 +116,29 @@ Traits traits_of(const SwinOptions& structure) { return {2, false, structure.dim
 
 Traits traits_of(const NamedTensors& tensors) {
   Traits traits;
+  // The numbers have at most three digits, because the names come from a file.
+  static const std::regex kResNetBlock(R"(layer([1-9]\d{0,2})\.(\d{1,3})\.)");
+  static const std::regex kSwinBlock(R"(layers\.(\d{1,3})\.blocks\.(\d{1,3})\.)");
+  static const std::regex kVitBlock(R"(blocks\.(\d{1,3})\.)");
+  std::smatch match;
+  const auto begins_with = [&](const std::string& name, const std::regex& pattern) {
+    return std::regex_search(name, match, pattern, std::regex_constants::match_continuous);
+  };
   const auto count = [&](size_t stage, size_t block) {
-    constexpr size_t kMaxIndex = 1000;  // the names come from a file and can contain any number
-    if (stage >= kMaxIndex || block >= kMaxIndex) return;
     if (traits.depths.size() <= stage) traits.depths.resize(stage + 1);
     traits.depths[stage] = std::max(traits.depths[stage], static_cast<int64_t>(block) + 1);
   };
   for (const auto& [name, tensor] : tensors) {
-    size_t stage = 0, block = 0;
     if (name == "conv1.weight" || name == "patch_embed.proj.weight") {
       traits.family = name == "conv1.weight" ? 0 : std::max(1, traits.family);
       if (tensor.dim() > 0) traits.features = tensor.size(0);
-    } else if (std::sscanf(name.c_str(), "layer%zu.%zu.", &stage, &block) == 2 && stage >= 1) {
-      count(stage - 1, block);
-    } else if (std::sscanf(name.c_str(), "layers.%zu.blocks.%zu.", &stage, &block) == 2) {
+    } else if (begins_with(name, kResNetBlock)) {
+      count(std::stoul(match[1]) - 1, std::stoul(match[2]));
+    } else if (begins_with(name, kSwinBlock)) {
       traits.family = 2;
-      count(stage, block);
-    } else if (std::sscanf(name.c_str(), "blocks.%zu.", &block) == 1) {
-      count(0, block);
+      count(std::stoul(match[1]), std::stoul(match[2]));
+    } else if (begins_with(name, kVitBlock)) {
+      count(0, std::stoul(match[1]));
     }
   }
   traits.variant = tensors.contains("cls_token") || tensors.contains("layer1.0.conv3.weight");

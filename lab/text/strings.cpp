@@ -35,7 +35,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 std::string shortened(const std::string& text) {
   constexpr size_t kLongest = 80;
-  const auto kept = text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
+  auto kept = text.size() <= kLongest ? text : text.substr(0, kLongest - 3) + "...";
   if (is_utf8(kept)) return kept;
   const auto quoted = nlohmann::json(kept).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return quoted.substr(1, quoted.size() - 2);

@@ -24,7 +24,7 @@ std::string found_devices() {
 c10::Device resolve_device(const std::string& name) {
   const auto accelerator = at::getAccelerator();
   const int count = accelerator ? at::accelerator::deviceCount() : 0;
-  if (name == "auto") return count > 0 ? c10::Device(*accelerator, 0) : c10::Device(at::kCPU);
+  if (name == "auto") return count > 0 ? c10::Device(accelerator.value(), 0) : c10::Device(at::kCPU);
   const std::string expected =
       "--device must be auto, cpu, or an accelerator such as cuda, cuda:1, mps or xpu";
   c10::Device device(at::kCPU);
@@ -35,8 +35,8 @@ c10::Device resolve_device(const std::string& name) {
   }
   if (device.is_cpu()) return at::kCPU;
   if (!at::isAccelerator(device.type())) throw UsageError(expected + ", got '" + name + "'");
-  TORCH_CHECK_VALUE(count > 0 && device.type() == *accelerator && device.index() < count, "--device ", name,
-                    " is not available; torch finds ", found_devices());
+  TORCH_CHECK_VALUE(count > 0 && device.type() == accelerator.value() && device.index() < count, "--device ",
+                    name, " is not available; torch finds ", found_devices());
   return {device.type(), std::max<c10::DeviceIndex>(0, device.index())};
 }
 

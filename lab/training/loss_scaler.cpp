@@ -16,6 +16,8 @@ LossScaler::LossScaler(c10::Device device)
     : scale_(at::full({}, kInitialScale, at::TensorOptions().dtype(at::kFloat).device(device))),
       growth_(at::zeros({}, at::TensorOptions().dtype(at::kInt).device(device))) {}
 
+at::Tensor LossScaler::scale(const at::Tensor& loss) const { return loss * scale_; }
+
 bool LossScaler::unscale(std::vector<at::Tensor>& gradients) {
   auto found_inf = at::zeros({}, scale_.options());
   at::_amp_foreach_non_finite_check_and_unscale_(gradients, found_inf, scale_.reciprocal());

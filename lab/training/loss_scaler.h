@@ -16,7 +16,7 @@ class LossScaler {
  public:
   explicit LossScaler(c10::Device device);
 
-  at::Tensor scale(const at::Tensor& loss) const { return loss * scale_; }
+  at::Tensor scale(const at::Tensor& loss) const;
   // Divides the gradients by the scale and updates the scale. Returns true if all gradients are finite.
   bool unscale(std::vector<at::Tensor>& gradients);
   double scale() const;

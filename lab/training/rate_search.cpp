@@ -84,7 +84,7 @@ class Search {
     for (const double value : grid) {
       result.accuracies.push_back(accuracy(config, rate, value));
       if (result.accuracies.back().value_or(-1) <= best) continue;
-      best = *result.accuracies.back();
+      best = result.accuracies.back().value();
       result.best = value;
     }
     return result;
@@ -229,7 +229,7 @@ std::vector<ResultTable> search_tables(const std::vector<FoundRate>& found,
   for (const auto& rate : found) {
     add_row(tables.front(), rate.method, rate.lr);
     if (rate.fallback_lr)
-      add_row(second, rate.method + string_printf(" (lr %g)", *rate.lr.best), *rate.fallback_lr);
+      add_row(second, rate.method + string_printf(" (lr %g)", rate.lr.best.value()), *rate.fallback_lr);
   }
   if (!second.rows.empty()) tables.push_back(std::move(second));
   return tables;

@@ -41,7 +41,7 @@ class Runs {
     }
     if (terminal_.is_tty()) terminal_.show(lines({}));
     std::vector<RunSummary> summaries;
-    for (const auto& summary : done_) summaries.push_back(*summary);
+    for (const auto& summary : done_) summaries.push_back(summary.value());
     return summaries;
   }
 
@@ -58,7 +58,7 @@ class Runs {
       if (!options_.resume) throw;
       return false;
     }
-    const auto& summary = *done_[current_];
+    const auto& summary = done_[current_].value();
     if (summary.diverged && !terminal_.is_tty())
       terminal_.print(name_(config) + ": diverged: " + summary.reason);
     record();
@@ -107,10 +107,10 @@ class Runs {
     std::vector<TableRow> rows{
         {"run", "lr", "epoch", "train loss", "test loss", "accuracy", "best", "time", "optimizer"}};
     for (size_t i = 0; i < configs_.size(); ++i) {
-      const bool is_done = done_[i].has_value();
-      const auto& own = is_done ? done_[i]->epochs : i == current_ ? epochs : std::vector<EpochMetrics>{};
+      const auto& summary = done_[i];
+      const auto& own = summary ? summary->epochs : i == current_ ? epochs : std::vector<EpochMetrics>{};
       const auto count = std::to_string(own.size()) + "/" + std::to_string(configs_[i].training.epochs);
-      rows.push_back(row(configs_[i], own, is_done && done_[i]->diverged ? "diverged" : count));
+      rows.push_back(row(configs_[i], own, summary && summary->diverged ? "diverged" : count));
     }
     // In a narrow terminal, the columns in `kLeastImportant` are removed one by one.
     constexpr size_t kLeastImportant[] = {8, 6, 1, 3, 7, 4};

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -61,7 +62,7 @@ int64_t bytes_of(const NamedTensors& tensors) {
 // Measures the time to evaluate one batch.
 double time_test_batch(Classifier& model, const RunConfig& config, const DataLoader& test) {
   auto batches = test.epoch(0);
-  const auto batch = to_device(*batches.next(), config.training.device);
+  const auto batch = to_device(batches.next().value(), config.training.device);
   const c10::InferenceMode inference;
   model.eval();
   const Autocast autocast(config.training.device, config.training.amp);
@@ -72,7 +73,7 @@ double time_test_batch(Classifier& model, const RunConfig& config, const DataLoa
 
 // Stops training after the second step.
 struct SecondStep : public TrainingObserver {
-  struct Reached {};
+  struct Reached : std::exception {};
   TrainingState first;
   int64_t count = 0;
   TrainingState second;
@@ -102,7 +103,7 @@ StepCost measure_step(const RunConfig& config, const DatasetSplits& data) {
   SecondStep observer;
   try {
     trainer.run(observer);
-  } catch (const SecondStep::Reached&) {
+  } catch (const SecondStep::Reached&) {  // NOLINT(bugprone-empty-catch): this is the end of the run
   }
   for (const auto& parameter : model->parameters()) {
     cost.parameters += parameter.numel();

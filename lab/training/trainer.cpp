@@ -177,7 +177,7 @@ at::Tensor Trainer::backward(DataLoader::Epoch& epoch, int64_t count, int64_t sa
   at::Tensor sum;
   for (int64_t i = 0; i < count; ++i) {
     const auto start = Clock::now();
-    const auto batch = to_device(*epoch.next(), options_.device);
+    const auto batch = to_device(epoch.next().value(), options_.device);
     state_.data_seconds += seconds_since(start);
     at::Tensor loss;
     {

@@ -56,7 +56,7 @@ Row unfolding_cells(at::IntArrayRef shape, const TensorionOptions& options, cons
 // Returns why this algorithm updates the parameter.
 std::string reason_text(at::IntArrayRef shape, const TensorionOptions& options, const Slicing& slicing) {
   const bool is_tensorion = options.algorithm() == "tensorion";
-  const auto reason = fallback_reason(shape, options);
+  auto reason = fallback_reason(shape, options);
   if (is_tensorion != reason.empty()) return "its group";
   if (!is_tensorion) return reason;
   return slicing.is_whole() ? c10::str("order >= ", options.min_order()) : "slices";

@@ -93,10 +93,10 @@ Coefficients coefficient_schedule(const Coefficients& rows, int64_t steps) {
 }
 
 Coefficients polar_express_schedule(int64_t steps) {
-  using namespace polar_express_tables;
+  namespace tables = polar_express_tables;
   check_steps(steps);
-  const auto most = kFewestSteps + static_cast<int64_t>(kBySteps.size()) - 1;
-  const auto& rows = kBySteps[std::clamp(steps, kFewestSteps, most) - kFewestSteps];
+  const auto most = tables::kFewestSteps + static_cast<int64_t>(tables::kBySteps.size()) - 1;
+  const auto& rows = tables::kBySteps[std::clamp(steps, tables::kFewestSteps, most) - tables::kFewestSteps];
   return coefficient_schedule(rows, steps);
 }
 

@@ -169,10 +169,11 @@ PolarFactor NuclearNormEstimator::finished(at::Tensor x, double value, double up
 // Returns nullopt if a deflation does not help, or if the quality does not suffice. The Gram matrix may then
 // be undefined.
 std::optional<PolarFactor> NuclearNormEstimator::deflated_factor() {
-  auto gram = *gram_;  // shares the memory of the matrix
+  auto& original = gram_.value();
+  auto gram = original;  // shares the memory of the matrix
   const auto deflation = Deflation::apply(gram);
   if (!deflation) return std::nullopt;
-  gram_->matrix.reset();
+  original.matrix.reset();
   auto filter = RationalFilter::solve(gram);
   if (!filter) return std::nullopt;
   const double removed = deflation->removed_norm();
