@@ -181,11 +181,11 @@ std::optional<PolarFactor> NuclearNormEstimator::deflated_factor() {
     if (!exact_) tighten({filter->nuclear_norm().lower, filter->nuclear_norm().upper + removed});
   };
   tighten_bounds();
-  while (filter->value() < kPolarQuality * (bounds_.upper - removed)) {
-    if (!filter->refine(gram)) return std::nullopt;
+  while (filter->value() < kPolarQuality * (bounds_.upper - removed) && filter->refine(gram))
     tighten_bounds();
-  }
+  // If the filter cannot reach the target, the removed part may make up for it: its quality is about 0.99.
   double value = filter->value();
+  if (value + removed < kPolarQuality * bounds_.upper) return std::nullopt;
   gram.matrix.reset();  // The filter shares this memory and frees it in matrix().
   auto q = std::move(*filter).matrix();
   value += deflation->undo(q);
