@@ -119,7 +119,8 @@ bench: build .venv/.bench
 # The ratios as a CPU with AVX2 would give them. The results say that they were emulated.
 bench-avx2: build
 	mkdir -p $(BENCH_OUT)
-	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 .venv/bin/python benchmarks/peers.py --quick --json $(BENCH_OUT)
+	ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 .venv/bin/python benchmarks/peers.py --quick --rounds 9 \
+		--json $(BENCH_OUT)
 
 bench-parts: build
 	scripts/setup.sh bench
