@@ -99,6 +99,20 @@ TEST(Deflation, RemovedPartMakesUpForTheFilter) {
   EXPECT_GE(factor.value, 0.97 * factor.nuclear.upper);
 }
 
+// The precision of the Gram matrix does not resolve the poles.
+TEST(Deflation, FilterWithoutWeightsIsDiscarded) {
+  const auto a = with_spectrum(power_law(544, 1.6), 544, 600, 13);
+  GramMatrix gram(a);
+  ASSERT_TRUE(Deflation::apply(gram).has_value());
+  auto filter = RationalFilter::solve(gram);
+  ASSERT_TRUE(filter.has_value());
+  while (filter->refine(gram)) continue;
+  ASSERT_EQ(filter->value(), -std::numeric_limits<double>::infinity());
+  const auto factor = NuclearNormEstimator(a).factor();
+  EXPECT_GE(factor.value, 0.97 * factor.nuclear.upper);
+  EXPECT_GE(inner_product(a, factor.x), factor.value);
+}
+
 // The matrix must not change if there is no deflation.
 TEST(Deflation, IsNotUsedIfItDoesNotHelp) {
   auto rank_3 = at::zeros({512}, testing::options(at::kDouble));

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, OneDnnGemm,
                          ::testing::Values(Case{128, 128, 128, at::kFloat}, Case{200, 300, 100, at::kFloat},
                                            Case{3000, 16, 50, at::kFloat},
                                            // These are computed in panels of columns.
-                                           Case{60, 1300, 800, at::kFloat}, Case{60, 1300, 769, at::kFloat}),
+                                           Case{60, 1300, 800, at::kFloat}, Case{60, 1300, 769, at::kFloat},
+                                           Case{800, 1300, 60, at::kFloat}),
                          case_name);
 
 TEST_P(OneDnnGemm, MatchesDoublePrecisionInAllLayouts) {

@@ -183,7 +183,8 @@ std::optional<PolarFactor> NuclearNormEstimator::deflated_factor() {
   tighten_bounds();
   while (filter->value() < kPolarQuality * (bounds_.upper - removed) && filter->refine(gram))
     tighten_bounds();
-  // If the filter cannot reach the target, the removed part may make up for it: its quality is about 0.99.
+  // If the filter cannot reach the target, the removed part may make up for it: its quality is about 0.99. A
+  // filter without weights, whose value is -infinity, is discarded here.
   double value = filter->value();
   if (value + removed < kPolarQuality * bounds_.upper) return std::nullopt;
   gram.matrix.reset();  // The filter shares this memory and frees it in matrix().

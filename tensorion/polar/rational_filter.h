@@ -37,7 +37,9 @@ class RationalFilter {
   // Returns Q in scratch memory. Consumes the filter.
   at::Tensor matrix() &&;
 
-  // A lower bound of <A, X>, computed from the moments. Since ||X||_2 <= 1, it is also one of ||A||_*.
+  // A lower bound of <A, X>, computed from the moments. Since ||X||_2 <= 1, it is also one of ||A||_*. If the
+  // precision of the Gram matrix does not resolve the poles, no weights are selected, and the value is
+  // -infinity. Then maximize_passband() must be called before matrix().
   double value() const { return value_; }
   // The allowance for rounding that was subtracted from value().
   double value_rounding() const { return value_rounding_; }
